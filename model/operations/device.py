@@ -1,0 +1,77 @@
+"""Kernels, copies and fills: the operations that put an item on a stream."""
+
+from __future__ import annotations
+
+from fencepost.model import program as p
+from fencepost.model.effects import Effect, Enqueue, JoinStream, NoteUse, Touch
+from fencepost.model.operations.registry import Context, rule
+
+
+def _item(stream: p.Operand, accesses: tuple[p.Access, ...], what: str, context: Context) -> tuple[Effect, ...]:
+    """The item, and under launch blocking the wait that the environment adds (S113, S119, S120)."""
+    environment = context.environment
+    blocks = environment.blocking_kernels if what == "kernel" else environment.blocking_copies
+    item = Enqueue(stream, accesses, what)
+    return (item, JoinStream(stream)) if blocks else (item,)
+
+
+@rule(p.Launch, "launch", accesses="its reads and writes, while the kernel runs; pinned memory in place (S107)",
+      edges="enqueue -> start; previous item of the stream -> start (S2, S4)", rules=("S2", "S4", "S107"))  # fmt: skip
+def launch(operation: p.Launch, context: Context) -> tuple[Effect, ...]:
+    """A kernel reads and writes at any time between its start and end."""
+    return _item(operation.stream, operation.accesses, "kernel", context)
+
+
+@rule(p.Copy, "copy_", accesses="reads the source and writes the destination when the stream reaches the copy; a "
+      "pageable source is read at the call (S47, platform switch)",
+      edges="enqueue -> start; stream order; blocking copies and pageable destinations: end -> the call's return (S33, "
+      "S48); copy_ with non_blocking tells the host allocator (S54, S79), memcpy_async does not (S83)",
+      rules=("S33", "S45", "S46", "S47", "S48", "S49", "S54", "S79", "S83"))  # fmt: skip
+def copy(operation: p.Copy, context: Context) -> tuple[Effect, ...]:
+    """`dst.copy_(src)` and cudaMemcpyAsync, by where the two sides live."""
+    read = p.Access(operation.src, "r", harm=operation.src_harm)
+    write = p.Access(operation.dst, "w", same_bytes=operation.same_bytes)
+    source, target = context.space(operation.src), context.space(operation.dst)
+    host = ("pinned", "pageable")
+    if source in host and target in host:
+        return (Touch((read, write)),)  # S49
+    effects: tuple[Effect, ...]
+    waits = not operation.non_blocking and not operation.raw
+    if source == "pageable" and context.platform.pageable_h2d != "late":
+        effects = (Touch((read,)), *_item(operation.stream, (write,), "copy", context))  # S47 V1
+        waits = waits or context.platform.pageable_h2d == "blocking"  # S52
+    else:
+        effects = _item(operation.stream, (read, write), "copy", context)
+        waits = waits or (target == "pageable" and context.platform.pageable_d2h == "blocking")  # S48
+    if not operation.raw and operation.non_blocking:
+        # A device side is ignored there: the host allocator answers "not mine" (S54).
+        effects += tuple(
+            NoteUse(side, operation.stream, "pinned")
+            for side, space in ((operation.src, source), (operation.dst, target))
+            if isinstance(side, p.Local) and space in ("pinned", "")
+        )
+    if waits and not any(isinstance(e, JoinStream) for e in effects):
+        effects += (JoinStream(operation.stream),)
+    return effects
+
+
+@rule(p.Memset, "memset", accesses="writes the destination when the stream reaches it (S39)",
+      edges="enqueue -> start; stream order", rules=("S39",))  # fmt: skip
+def memset(operation: p.Memset, context: Context) -> tuple[Effect, ...]:
+    """The Async form: asynchronous for every kind of target."""
+    return _item(operation.stream, (p.Access(operation.dst, "w"),), "memset", context)
+
+
+@rule(p.Item, "item", accesses="reads the tensor on the current stream",
+      edges="everything earlier in that stream -> the call's return (S33)", rules=("S33",))  # fmt: skip
+def item(operation: p.Item, context: Context) -> tuple[Effect, ...]:
+    """Copy to the host and wait for that stream only."""
+    read = p.Access(operation.src, "r", harm=operation.harm)
+    return (Enqueue(operation.stream, (read,), "copy"), JoinStream(operation.stream))
+
+
+@rule(p.RecordStream, "record_stream", edges="none at the call; at the last free, work queued on that stream until "
+      "then -> reuse of the block (S64, S65)", rules=("S64", "S65", "S66", "S72"))  # fmt: skip
+def record_stream(operation: p.RecordStream, context: Context) -> tuple[Effect, ...]:
+    """Ignored for the owner stream and for memory that no caching allocator handed out."""
+    return (NoteUse(operation.block, operation.stream, "device"),)

@@ -1,0 +1,65 @@
+"""Platform profiles (what vendors disagree on) and environments (constraints that a debug run adds)."""
+
+from __future__ import annotations
+
+from fencepost.model.program import Data
+
+
+class Platform(Data, frozen=True):
+    """Switches of a platform profile; every default is the documented or measured behaviour of CUDA.
+
+    `pageable_h2d`: "staged" (bytes are read before the call returns, S47 V1) | "late" (S47 V2) | "blocking" (S52).
+    `pageable_d2h`: "blocking" (S48) | "late".
+    """
+
+    name: str
+    pageable_h2d: str = "staged"
+    pageable_d2h: str = "blocking"
+
+
+class Environment(Data, frozen=True):
+    """Constraints on schedules. Under one, "no hazard" is MASKED, never PROVED (theory: environments)."""
+
+    name: str
+    blocking_kernels: bool = False
+    blocking_copies: bool = False
+    one_queue: bool = False
+    about: str = ""
+
+
+PLATFORMS = {
+    p.name: p
+    for p in (
+        Platform("cuda"),
+        Platform("cuda-late-pageable", pageable_h2d="late", pageable_d2h="late"),
+        Platform("rocm", pageable_h2d="blocking", pageable_d2h="blocking"),
+    )
+}
+
+BARE = Environment("bare")
+ENVIRONMENTS = {
+    e.name: e
+    for e in (
+        BARE,
+        Environment("launch-blocking-kernels", blocking_kernels=True, about="each kernel launch waits (S113, S120)"),
+        Environment("launch-blocking", blocking_kernels=True, blocking_copies=True, about="kernels and copies (S113)"),
+        Environment("one-hardware-queue", one_queue=True, about="all streams of a GPU share one queue (S115-S117)"),
+        Environment("serial-copy-engine", about="copies do not overlap, in any arbitration order (S61)"),
+    )
+}
+
+
+def platform(name: str | None) -> Platform:
+    """Profile by name; None is "cuda". Raises `ValueError` that lists the names."""
+    return _find(name or "cuda", PLATFORMS, "platform")
+
+
+def environment(name: str | None) -> Environment:
+    """Environment by name; None is "bare". Raises `ValueError` that lists the names."""
+    return _find(name or "bare", ENVIRONMENTS, "environment")
+
+
+def _find(name, table, what):  # type: ignore[no-untyped-def]
+    if name not in table:
+        raise ValueError(f"no {what} named {name!r}; there are: {', '.join(table)}")
+    return table[name]

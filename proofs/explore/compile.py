@@ -1,0 +1,586 @@
+"""From a program and a location to closures over `State`: the explorer's reading of every effect.
+
+Each `Do` node becomes (ready, effects); each `Ask` node a function from a state to its possible answers. An effect
+changes the state in place and returns None, or returns the successor states where it branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from fencepost.model import effects as e
+from fencepost.model import program as p
+from fencepost.model.operations import Context, lower
+from fencepost.model.platform import Environment, Platform
+from fencepost.proofs.explore.layout import Layout
+from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.memory import LocationRules
+from fencepost.proofs.explore.state import BIT, COMPLETE, RECORDED, State
+
+Apply = Callable[[State], "list[State] | None"]
+Ready = Callable[[State], bool]
+Answers = Callable[[State], "list[tuple[str, State]]"]
+
+
+class DoNode(msgspec.Struct, frozen=True):
+    """A compiled operation. `touches` names the shared things it looks at or changes."""
+
+    ready: Ready | None
+    effects: tuple[Apply, ...]
+    next: int
+    touches: frozenset[Any]
+
+
+class AskNode(msgspec.Struct, frozen=True):
+    """A compiled question."""
+
+    ready: Ready | None
+    answers: Answers
+    branches: dict[str, int]
+    touches: frozenset[Any]
+
+
+class Unsupported(Exception):
+    """A construct that the explorer cannot decide; the answer is UNKNOWN with this text."""
+
+
+class Compiler:
+    """Compiles all threads of one program for one location (None: control only, no memory)."""
+
+    def __init__(
+        self, program: p.Program, location: Location | None, platform: Platform, environment: Environment
+    ) -> None:
+        self.program = program
+        self.location = location
+        self.layout = Layout(program, environment)
+        self.platform = platform
+        self.environment = environment
+        self.queried = {type(q) for t in program.threads for n in t.nodes if isinstance(n, p.Ask) for q in [n.question]}
+        self.track_records = p.EventQuery in self.queried
+
+    def thread(self, t: int) -> list[DoNode | AskNode]:
+        """The nodes of thread `t`."""
+        return [ThreadCompiler(self, t).node(i) for i in range(len(self.program.threads[t].nodes))]
+
+
+class ThreadCompiler:
+    """Compiles the nodes of one thread."""
+
+    def __init__(self, owner: Compiler, t: int) -> None:
+        self.o = owner
+        self.t = t
+        self.layout = owner.layout
+        self.source = owner.program.threads[t]
+        self.context = Context(owner.program, self.source, owner.platform, owner.environment)
+        self.touches: set[Any] = set()
+        self.memory = LocationRules(owner.location, owner.layout, t, self.touches)
+
+    def node(self, i: int) -> DoNode | AskNode:
+        """Compile node `i`."""
+        node = self.source.nodes[i]
+        self.touches.clear()
+        self.memory.node = i
+        if isinstance(node, p.Ask):
+            ready, answers = self._question(node.question, tuple(a for a, _ in node.branches))
+            return AskNode(ready, answers, dict(node.branches), frozenset(self.touches))
+        effects = [f for effect in lower(node.operation, self.context) for f in self._effect(effect)]
+        return DoNode(self._ready(node.operation), tuple(effects), node.next, frozenset(self.touches))
+
+    # ------------------------------------------------------------ effects
+
+    def _effect(self, effect: e.Effect) -> list[Apply]:
+        method: Callable[[Any], list[Apply]] = getattr(self, "_" + type(effect).__name__.lower())
+        return method(effect)
+
+    def _touch(self, effect: e.Touch) -> list[Apply]:
+        return self.memory.host(effect.accesses)
+
+    def _enqueue(self, effect: e.Enqueue) -> list[Apply]:
+        stream, t = self._stream(effect.stream), self.t
+
+        def start(s: State) -> None:
+            s.streams[stream(s)] |= s.tb[t]
+
+        return [start, *self.memory.item(effect.accesses, stream)]
+
+    def _recordevent(self, effect: e.RecordEvent) -> list[Apply]:
+        stream = self._stream(effect.stream)
+        write = self._event_write(effect.event)
+        recorded = RECORDED if self.o.track_records else 0
+
+        def run(s: State) -> None:
+            write(s, (s.streams[stream(s)] & BIT) | recorded)
+
+        return [run]
+
+    def _joinevent(self, effect: e.JoinEvent) -> list[Apply]:
+        read, t = self._event_read(effect.event), self.t
+        if not self.o.track_records:
+
+            def join(s: State) -> None:
+                s.tb[t] |= read(s) & BIT
+
+            return [join]
+        write = self._event_write(effect.event)
+
+        def join_known(s: State) -> None:
+            flags = read(s)
+            s.tb[t] |= flags & BIT
+            if flags & RECORDED:
+                write(s, flags | COMPLETE)
+
+        return [join_known]
+
+    def _joinstream(self, effect: e.JoinStream) -> list[Apply]:
+        stream, t = self._stream(effect.stream), self.t
+
+        def run(s: State) -> None:
+            s.tb[t] |= s.streams[stream(s)]
+
+        return [run]
+
+    def _joindevice(self, effect: e.JoinDevice) -> list[Apply]:
+        streams = self.layout.device_streams(effect.gpu, effect.process)
+        self.touches |= {("stream", self.layout.stream_owner[i]) for i in streams}
+        t = self.t
+
+        def run(s: State) -> None:
+            for i in streams:
+                s.tb[t] |= s.streams[i]
+
+        return [run]
+
+    def _streamjoinsevent(self, effect: e.StreamJoinsEvent) -> list[Apply]:
+        stream, read, t = self._stream(effect.stream), self._event_read(effect.event), self.t
+
+        def run(s: State) -> None:
+            s.streams[stream(s)] |= (read(s) & BIT) | s.tb[t]
+
+        return [run]
+
+    def _streamjoinsstream(self, effect: e.StreamJoinsStream) -> list[Apply]:
+        stream, other, t = self._stream(effect.stream), self._stream(effect.other), self.t
+
+        def run(s: State) -> None:
+            s.streams[stream(s)] |= s.streams[other(s)] | s.tb[t]
+
+        return [run]
+
+    def _noteuse(self, effect: e.NoteUse) -> list[Apply]:
+        return self.memory.note_use(effect, self._stream(effect.stream))
+
+    def _alloc(self, effect: p.Alloc) -> list[Apply]:
+        stream = self._stream(effect.stream) if effect.stream is not None else None
+        return self.memory.alloc(effect, stream)
+
+    def _view(self, effect: p.View) -> list[Apply]:
+        return self.memory.view(effect)
+
+    def _drop(self, effect: p.Drop) -> list[Apply]:
+        return self.memory.drop(effect)
+
+    def _newevent(self, effect: p.NewEvent) -> list[Apply]:
+        return [self._set_local(effect.local, lambda s: 0)]
+
+    def _advance(self, effect: p.Advance) -> list[Apply]:
+        var = self.layout.cursor_var(effect.cursor)
+        depth = self.layout.var_depth[var]
+        self.touches.add(("cursor", effect.cursor))
+        t, local = self.t, effect.local
+
+        def run(s: State) -> None:
+            s.pos[var] = i = (s.pos[var] + 1) % depth
+            values = s.locals[t]
+            s.locals[t] = (*values[:local], i, *values[local + 1 :])
+
+        return [run]
+
+    def _values(self, values: tuple[Any, ...]) -> Callable[[State], tuple[Any, ...]]:
+        readers = [self._value(v) for v in values]
+        return lambda s: tuple([r(s) for r in readers])
+
+    def _value(self, value: Any) -> Callable[[State], Any]:
+        """A value as it travels: event flags or reference, memory reference, index."""
+        if isinstance(value, p.Local):
+            t, i = self.t, value.id
+            return lambda s: s.locals[t][i]
+        if isinstance(value, p.Obj):
+            ref = self.layout.reference(value.id, 0)
+            return lambda s: ref
+        if isinstance(value, p.Slot):
+            index, layout, oid = self._index(value.index, self.layout.depth(value.id)), self.layout, value.id
+            return lambda s: layout.reference(oid, index(s))
+        depth = self.layout.index_depth(self.t, value)
+        return self._index(value, depth)
+
+    def _set_local(self, local: int, value: Callable[[State], Any]) -> Apply:
+        t = self.t
+
+        def run(s: State) -> None:
+            v = value(s)
+            values = s.locals[t]
+            s.locals[t] = (*values[:local], v, *values[local + 1 :])
+
+        return run
+
+    def _store_locals(self, s: State, targets: tuple[int, ...], values: tuple[Any, ...]) -> None:
+        row = list(s.locals[self.t])
+        for target, value in zip(targets, values, strict=True):
+            row[target] = value
+        s.locals[self.t] = tuple(row)
+
+    def _put(self, effect: p.Put) -> list[Apply]:
+        q, t, tag = self.layout.queue[effect.queue], self.t, effect.tag
+        values, hold = self._values(effect.values), self.memory.hold
+        self.touches.add(("queue", effect.queue))
+        self.memory.mark_references()
+
+        def run(s: State) -> None:
+            items, free, last_get, every = s.queues[q]
+            vs = values(s)
+            hold(s, vs)
+            bit = s.tb[t] = s.tb[t] | free[0]  # get i -> put i + capacity
+            s.queues[q] = ((*items, (tag, bit, vs)), free[1:], last_get, every | bit)
+
+        return [run]
+
+    def _get(self, effect: p.Get) -> list[Apply]:
+        q, t, targets = self.layout.queue[effect.queue], self.t, effect.locals
+        self.touches.add(("queue", effect.queue))
+        self.memory.mark_references()
+
+        def run(s: State) -> None:
+            items, free, last_get, every = s.queues[q]
+            _tag, bit, vs = items[0]
+            bit = s.tb[t] = s.tb[t] | bit | last_get
+            s.queues[q] = (items[1:], (*free, bit), bit, every | bit)
+            self._store_locals(s, targets, vs)
+
+        return [run]
+
+    def _cell(self, operand: p.Operand) -> Callable[[State], int]:
+        assert not isinstance(operand, p.Local)
+        self.touches.add(("cell", operand.id))
+        self.memory.mark_references()
+        return self._flat(operand, self.layout.cell)
+
+    def _cellset(self, effect: p.CellSet) -> list[Apply]:
+        cell, values, t = self._cell(effect.cell), self._values(effect.values), self.t
+        hold, loose = self.memory.hold, self.memory.loose
+
+        def run(s: State) -> None:
+            c = cell(s)
+            old, bit = s.cells[c]
+            vs = values(s)
+            hold(s, vs)
+            bit = s.tb[t] = s.tb[t] | bit
+            s.cells[c] = (vs, bit)
+            if old is not None:
+                loose(s, old)
+
+        return [run]
+
+    def _cellget(self, effect: p.CellGet) -> list[Apply]:
+        cell, t, targets, take = self._cell(effect.cell), self.t, effect.locals, effect.take
+        hold, node = self.memory.hold, self.memory.node
+
+        def run(s: State) -> None:
+            c = cell(s)
+            vs, bit = s.cells[c]
+            bit = s.tb[t] = s.tb[t] | bit
+            if vs is None:
+                s.hazard = ("EMPTY", node)
+                return
+            if not take:
+                hold(s, vs)
+            s.cells[c] = (None if take else vs, bit)
+            self._store_locals(s, targets, vs)
+
+        return [run]
+
+    def _cellclear(self, effect: p.CellClear) -> list[Apply]:
+        cell, t, loose = self._cell(effect.cell), self.t, self.memory.loose
+
+        def run(s: State) -> None:
+            c = cell(s)
+            vs, bit = s.cells[c]
+            bit = s.tb[t] = s.tb[t] | bit
+            s.cells[c] = (None, bit)
+            if vs is not None:
+                loose(s, vs)
+
+        return [run]
+
+    def _take(self, effect: p.Take) -> list[Apply]:
+        self.touches.add(("pool", effect.pool))
+        return self.memory.take(effect)
+
+    def _give(self, effect: p.Give) -> list[Apply]:
+        self.touches.add(("pool", effect.pool))
+        after = self._event_read(effect.after) if effect.after is not None else None
+        return self.memory.give(effect, after)
+
+    def _acquire(self, effect: p.Acquire) -> list[Apply]:
+        k, t = self.layout.lock[effect.lock], self.t
+        self.touches.add(("lock", effect.lock))
+
+        def run(s: State) -> None:
+            free, bit = s.locks[k]
+            s.tb[t] |= bit
+            s.locks[k] = (free - 1, bit | s.tb[t])
+
+        return [run]
+
+    def _unlock(self, effect: p.Unlock) -> list[Apply]:
+        k, t = self.layout.lock[effect.lock], self.t
+        self.touches.add(("lock", effect.lock))
+
+        def run(s: State) -> None:
+            free, bit = s.locks[k]
+            s.locks[k] = (free + 1, bit | s.tb[t])
+
+        return [run]
+
+    def _flagset(self, effect: p.FlagSet) -> list[Apply]:
+        return self._flag_store(effect.flag, 1)
+
+    def _flagclear(self, effect: p.FlagClear) -> list[Apply]:
+        return self._flag_store(effect.flag, 0)
+
+    def _flag_store(self, flag: int, value: int) -> list[Apply]:
+        k, t = self.layout.flag[flag], self.t
+        self.touches.add(("flag", flag))
+
+        def run(s: State) -> None:
+            _, bit = s.flags[k]
+            s.flags[k] = (value, bit | s.tb[t])
+
+        return [run]
+
+    def _flagwait(self, effect: p.FlagWait) -> list[Apply]:
+        k, t = self.layout.flag[effect.flag], self.t
+        self.touches.add(("flag", effect.flag))
+
+        def run(s: State) -> None:
+            s.tb[t] |= s.flags[k][1]
+
+        return [run]
+
+    def _counteradd(self, effect: p.CounterAdd) -> list[Apply]:
+        k, t, add = self.layout.counter[effect.counter], self.t, self.layout.counter_add
+        self.touches.add(("counter", effect.counter))
+        amount, counter = effect.amount, effect.counter
+
+        def run(s: State) -> None:
+            values, bit = s.counters[k]
+            s.counters[k] = (add(counter, values, amount), bit | s.tb[t])
+
+        return [run]
+
+    def _counterwait(self, effect: p.CounterWait) -> list[Apply]:
+        k, t = self.layout.counter[effect.counter], self.t
+        self.touches.add(("counter", effect.counter))
+
+        def run(s: State) -> None:
+            s.tb[t] |= s.counters[k][1]
+
+        return [run]
+
+    # ------------------------------------------------------------ enabledness
+
+    def _ready(self, operation: p.Operation) -> Ready | None:
+        layout, t = self.layout, self.t
+        if isinstance(operation, p.Put):
+            q = layout.queue[operation.queue]
+            return lambda s: bool(s.queues[q][1])
+        if isinstance(operation, p.Get):
+            q, tag = layout.queue[operation.queue], operation.tag
+            return lambda s: bool(s.queues[q][0]) and s.queues[q][0][0][0] == tag
+        if isinstance(operation, p.Acquire):
+            k = layout.lock[operation.lock]
+            return lambda s: s.locks[k][0] > 0
+        if isinstance(operation, p.FlagWait):
+            k = layout.flag[operation.flag]
+            return lambda s: s.flags[k][0] == 1
+        if isinstance(operation, p.CounterWait):
+            k = layout.counter[operation.counter]
+            test = layout.counter_test(operation.counter, operation.value, t if operation.per_turn else None)
+            return lambda s: test(s.counters[k][0])
+        if isinstance(operation, p.Take):
+            return self.memory.can_take(operation)
+        return None
+
+    # ------------------------------------------------------------ questions
+
+    def _question(self, q: p.Question, options: tuple[str, ...]) -> tuple[Ready | None, Answers]:
+        t, layout = self.t, self.layout
+        if isinstance(q, p.Choose) and q.agreed:
+            self.touches.add(("agreed", q.name))
+            return None, layout.agreed_answers(q.name, t, options)
+        if isinstance(q, (p.Choose, p.Maybe)):
+            return None, lambda s: [(o, s.copy()) for o in options]
+        if isinstance(q, p.TurnBelow):
+            value = q.value
+            return None, lambda s: [("yes" if s.turns[t] < value else "no", s)]
+        if isinstance(q, p.EventQuery):
+            return None, self._event_query(q)
+        if isinstance(q, p.StreamQuery):
+            return None, self._stream_query(q)
+        if isinstance(q, p.QueueTag):
+            k = layout.queue[q.queue]
+            self.touches.add(("queue", q.queue))
+
+            def tag(s: State) -> list[tuple[str, State]]:
+                items, _free, last_get, _every = s.queues[k]
+                s.tb[t] |= items[0][1] | last_get
+                return [(items[0][0], s)]
+
+            return (lambda s: bool(s.queues[k][0])), tag
+        return None, self._state_test(q)
+
+    def _state_test(self, q: p.Question) -> Answers:
+        """Tests whose answer follows the state; each has an edge from every earlier operation on the object [T]."""
+        t, layout = self.t, self.layout
+        if isinstance(q, (p.QueueFull, p.QueueHolds)):
+            k = layout.queue[q.queue]
+            self.touches.add(("queue", q.queue))
+            count = q.count if isinstance(q, p.QueueHolds) else None
+
+            def queue(s: State) -> list[tuple[str, State]]:
+                items, free, last_get, every = s.queues[k]
+                s.tb[t] |= every
+                s.queues[k] = (items, free, last_get, every | s.tb[t])
+                yes = not free if count is None else len(items) >= count
+                return [("yes" if yes else "no", s)]
+
+            return queue
+        if isinstance(q, p.CellEmpty):
+            cell = self._cell(q.cell)
+
+            def empty(s: State) -> list[tuple[str, State]]:
+                c = cell(s)
+                values, bit = s.cells[c]
+                s.tb[t] |= bit
+                s.cells[c] = (values, s.tb[t])
+                return [("yes" if values is None else "no", s)]
+
+            return empty
+        if isinstance(q, p.FlagIsSet):
+            k = layout.flag[q.flag]
+            self.touches.add(("flag", q.flag))
+
+            def is_set(s: State) -> list[tuple[str, State]]:
+                value, bit = s.flags[k]
+                s.tb[t] |= bit
+                s.flags[k] = (value, s.tb[t])
+                return [("yes" if value else "no", s)]
+
+            return is_set
+        if isinstance(q, p.CounterAtLeast):
+            k = layout.counter[q.counter]
+            self.touches.add(("counter", q.counter))
+            test = layout.counter_test(q.counter, q.value, None)
+
+            def at_least(s: State) -> list[tuple[str, State]]:
+                values, bit = s.counters[k]
+                s.tb[t] |= bit
+                s.counters[k] = (values, s.tb[t])
+                return [("yes" if test(values) else "no", s)]
+
+            return at_least
+        assert isinstance(q, p.TryLock)
+        k = layout.lock[q.lock]
+        self.touches.add(("lock", q.lock))
+
+        def try_lock(s: State) -> list[tuple[str, State]]:
+            free, bit = s.locks[k]
+            s.tb[t] |= bit
+            s.locks[k] = (free - 1 if free else free, s.tb[t])
+            return [("yes" if free else "no", s)]
+
+        return try_lock
+
+    def _event_query(self, q: p.EventQuery) -> Answers:
+        read, write, t = self._event_read(q.event), self._event_write(q.event), self.t
+
+        def query(s: State) -> list[tuple[str, State]]:
+            flags = read(s)
+            result = []
+            if flags & RECORDED and not flags & COMPLETE:
+                result.append(("no", s.copy()))
+            s.tb[t] |= flags & BIT
+            if flags & RECORDED:
+                write(s, flags | COMPLETE)
+            result.append(("yes", s))
+            return result
+
+        return query
+
+    def _stream_query(self, q: p.StreamQuery) -> Answers:
+        stream, t = self._stream(q.stream), self.t
+
+        def query(s: State) -> list[tuple[str, State]]:
+            busy = s.copy()
+            s.tb[t] |= s.streams[stream(s)]
+            return [("no", busy), ("yes", s)]
+
+        return query
+
+    # ------------------------------------------------------------ operands
+
+    def _index(self, index: p.Index, depth: int) -> Callable[[State], int]:
+        return self.layout.index(self.t, index, depth)
+
+    def _flat(self, operand: p.Operand, base: dict[int, int]) -> Callable[[State], int]:
+        assert not isinstance(operand, p.Local)
+        start = base[operand.id]
+        if isinstance(operand, p.Obj):
+            return lambda s: start
+        index = self._index(operand.index, self.layout.depth(operand.id))
+        return lambda s: start + index(s)
+
+    def _stream(self, operand: p.Operand) -> Callable[[State], int]:
+        assert not isinstance(operand, p.Local)
+        self.touches.add(("stream", self.layout.shared_stream(operand.id)))
+        if self.o.environment.one_queue:
+            only = self.layout.queue_of(operand.id)
+            return lambda s: only
+        return self._flat(operand, self.layout.stream)
+
+    def _event_read(self, operand: p.Operand) -> Callable[[State], int]:
+        if isinstance(operand, p.Local):
+            t, i = self.t, operand.id
+            self.touches |= self.layout.travelling_events
+
+            def read(s: State) -> int:
+                value = s.locals[t][i]
+                return s.events[value[1]] if isinstance(value, tuple) else int(value)
+
+            return read
+        self.touches.add(("event", operand.id))
+        flat = self._flat(operand, self.layout.event)
+        return lambda s: s.events[flat(s)]
+
+    def _event_write(self, operand: p.Operand) -> Callable[[State, int], None]:
+        if isinstance(operand, p.Local):
+            t, i = self.t, operand.id
+            self.touches |= self.layout.travelling_events
+
+            def write(s: State, flags: int) -> None:
+                values = s.locals[t]
+                if isinstance(values[i], tuple):
+                    s.events[values[i][1]] = flags
+                else:
+                    s.locals[t] = (*values[:i], flags, *values[i + 1 :])
+
+            return write
+        self.touches.add(("event", operand.id))
+        flat = self._flat(operand, self.layout.event)
+
+        def store(s: State, flags: int) -> None:
+            s.events[flat(s)] = flags
+
+        return store

@@ -1,0 +1,418 @@
+"""Where everything sits in a `State`, and the normal form that makes states comparable.
+
+Slots of all rings of one depth are renamed together (a rotation is a symmetry of the design, because indices are only
+`turn + c` or `cursor + c`): after the witness touched a ring slot, that slot is 0; otherwise the reference index is 0.
+A `Fixed` slot breaks the symmetry: that depth is then not rotated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.model import program as p
+from fencepost.model.platform import Environment
+from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.state import BIT, State
+
+DONE = -2
+"""pc of a finished script."""
+
+
+def _walk(value: Any) -> list[Any]:
+    """Every data node below `value`, itself included."""
+    result = [value]
+    if isinstance(value, p.Data):
+        for name in value.__struct_fields__:
+            result += _walk(getattr(value, name))
+    elif isinstance(value, tuple):
+        for one in value:
+            result += _walk(one)
+    return result
+
+
+class Layout:
+    """Numbering of the program's objects, index variables and value kinds."""
+
+    def __init__(self, program: p.Program, environment: Environment) -> None:
+        self.program = program
+        self.one_queue = environment.one_queue
+        self.stream: dict[int, int] = {}
+        self.event: dict[int, int] = {}
+        self.cell: dict[int, int] = {}
+        self.queue: dict[int, int] = {}
+        self.lock: dict[int, int] = {}
+        self.flag: dict[int, int] = {}
+        self.counter: dict[int, int] = {}
+        self.pool: dict[int, int] = {}
+        self.stream_owner: list[int] = []
+        self._rings: dict[str, list[tuple[int, int, int]]] = {"stream": [], "event": [], "cell": []}
+        sizes = {"stream": 0, "event": 0, "cell": 0}
+        for i, o in enumerate(program.objects):
+            for kind, table, cls in (("stream", self.stream, p.Stream), ("event", self.event, p.Event), ("cell", self.cell, p.Cell)):  # fmt: skip
+                if isinstance(o, cls):
+                    depth = getattr(o, "depth", None) or 1
+                    table[i] = sizes[kind]
+                    if depth > 1:
+                        self._rings[kind].append((sizes[kind], depth, i))
+                    sizes[kind] += depth
+                    if kind == "stream":
+                        self.stream_owner += [i] * depth
+            for table, cls in ((self.queue, p.Queue), (self.lock, p.Lock), (self.flag, p.Flag), (self.counter, p.Counter), (self.pool, p.Pool)):  # type: ignore[assignment]  # fmt: skip
+                if isinstance(o, cls):
+                    table[i] = len(table)
+        self.sizes = sizes
+        everything = [(t, node) for t, thread in enumerate(program.threads) for node in _walk(thread.nodes)]
+        self.has_same_bytes = any(isinstance(n, (p.Access, p.Copy)) and n.same_bytes for _, n in everything)
+        self._variables(everything)
+        self.fixed = {self.depth(n.id) for _, n in everything if isinstance(n, p.Slot) and isinstance(n.index, p.Fixed)}
+        self.turn_cap = [max([n.value for u, n in everything if u == t and isinstance(n, p.TurnBelow)], default=0)
+                         for t in range(len(program.threads))]  # fmt: skip
+        self._counters(everything)
+        self._agreed(everything)
+        self.travelling_events = {
+            ("event", v.id)
+            for _, n in everything
+            if isinstance(n, (p.Put, p.CellSet))
+            for v in n.values
+            if isinstance(v, (p.Obj, p.Slot)) and isinstance(program.objects[v.id], p.Event)
+        }
+        self._fields(everything)
+
+    # ------------------------------------------------------------ index variables
+
+    def _variables(self, everything: list[tuple[int, Any]]) -> None:
+        self.var_depth: list[int] = []
+        self._turn_var: dict[tuple[int, int], int] = {}
+        self._cursor_var: dict[int, int] = {}
+        for i, o in enumerate(self.program.objects):
+            if isinstance(o, p.Cursor):
+                self._cursor_var[i] = len(self.var_depth)
+                self.var_depth.append(o.depth)
+        for t, n in everything:
+            if isinstance(n, p.Slot) and isinstance(n.index, p.Turn):
+                self.turn_var(t, self.depth(n.id))
+            if isinstance(n, p.At) and isinstance(n.index, p.Turn):
+                continue
+
+    def depth(self, oid: int) -> int:
+        """Slots of a ring; 1 for an object that exists once."""
+        return getattr(self.program.objects[oid], "depth", None) or 1
+
+    def turn_var(self, t: int, depth: int) -> int:
+        """Position variable of thread `t`'s turn modulo `depth`."""
+        key = (t, depth)
+        if key not in self._turn_var:
+            self._turn_var[key] = len(self.var_depth)
+            self.var_depth.append(depth)
+        return self._turn_var[key]
+
+    def cursor_var(self, cursor: int) -> int:
+        """Position variable of a cursor."""
+        return self._cursor_var[cursor]
+
+    def turn_vars(self, t: int) -> list[tuple[int, int]]:
+        """(variable, depth) of thread `t`'s turn."""
+        return [(v, d) for (u, d), v in self._turn_var.items() if u == t]
+
+    def index(self, t: int, index: p.Index, depth: int) -> Callable[[State], int]:
+        """Slot number that `index` denotes in a ring of `depth`, when thread `t` evaluates it."""
+        if isinstance(index, p.Fixed):
+            slot = index.slot
+            return lambda s: slot
+        offset = index.offset
+        if isinstance(index, p.Var):
+            local = index.local
+            return lambda s: (int(s.locals[t][local]) + offset) % depth
+        var = self.turn_var(t, depth) if isinstance(index, p.Turn) else self.cursor_var(index.cursor)
+        return lambda s: (s.pos[var] + offset) % depth
+
+    def index_depth(self, t: int, index: p.Index) -> int:
+        """Depth of the rings that an index value is for."""
+        if isinstance(index, p.Var):
+            return self.program.threads[t].locals[index.local].depth or 1
+        if isinstance(index, p.Last):
+            return self.depth(index.cursor)
+        return 1
+
+    # ------------------------------------------------------------ streams
+
+    def device_streams(self, gpu: int, process: str) -> list[int]:
+        """Flat indices of the streams of one GPU and process."""
+        result = []
+        for flat, oid in enumerate(self.stream_owner):
+            o = self.program.objects[oid]
+            assert isinstance(o, p.Stream)
+            if o.gpu == gpu and o.process == process:
+                result.append(self.queue_of(oid) if self.one_queue else flat)
+        return sorted(set(result))
+
+    def queue_of(self, oid: int) -> int:
+        """The one hardware queue that a stream maps to (environment one-hardware-queue)."""
+        o = self.program.objects[oid]
+        for flat, other in enumerate(self.stream_owner):
+            q = self.program.objects[other]
+            if isinstance(q, p.Stream) and isinstance(o, p.Stream) and (q.gpu, q.process) == (o.gpu, o.process):
+                return flat
+        raise AssertionError(oid)
+
+    def shared_stream(self, oid: int) -> int:
+        """What two threads share when they use stream `oid`."""
+        return self.queue_of(oid) if self.one_queue else oid
+
+    # ------------------------------------------------------------ counters, agreed choices
+
+    def _counters(self, everything: list[tuple[int, Any]]) -> None:
+        self._slots: dict[int, list[int | None]] = {i: [] for i in self.counter}
+        self._cap: dict[int, int] = dict.fromkeys(self.counter, 0)
+        for t, n in everything:
+            if isinstance(n, (p.CounterWait, p.CounterAtLeast)):
+                who = t if isinstance(n, p.CounterWait) and n.per_turn else None
+                if who not in self._slots[n.counter]:
+                    self._slots[n.counter].append(who)
+                if who is None:
+                    self._cap[n.counter] = max(self._cap[n.counter], n.value)
+
+    def counter_add(self, counter: int, values: tuple[int, ...], amount: int) -> tuple[int, ...]:
+        """Add; absolute values stop at the largest constant that a test compares with."""
+        cap = self._cap[counter]
+        return tuple(v + amount if who is not None else min(v + amount, cap) for v, who in zip(values, self._slots[counter], strict=True))  # fmt: skip
+
+    def counter_test(self, counter: int, value: int, thread: int | None) -> Callable[[tuple[int, ...]], bool]:
+        """Whether the counter reached `value` (plus the turn of `thread`, whose turns are subtracted as they pass)."""
+        k = self._slots[counter].index(thread)
+        return lambda values: values[k] >= value
+
+    def _agreed(self, everything: list[tuple[int, Any]]) -> None:
+        askers: dict[str, list[int]] = {}
+        for t, n in everything:
+            if isinstance(n, p.Choose) and n.agreed and t not in askers.setdefault(n.name, []):
+                askers[n.name].append(t)
+        self.askers = list(askers.items())
+
+    def agreed_answers(self, name: str, t: int, options: tuple[str, ...]) -> Callable[[State], list[tuple[str, State]]]:
+        """Turn k of every asking thread gets one answer: decided by the first to ask, remembered for the others."""
+        k = [n for n, _ in self.askers].index(name)
+        me = self.askers[k][1].index(t)
+
+        def answers(s: State) -> list[tuple[str, State]]:
+            offsets, log = s.agreed[k]
+            known = dict(log)
+            if offsets[me] in known:
+                return [(known[offsets[me]], s)]
+            result = []
+            for option in options:
+                n = s.copy()
+                n.agreed[k] = (offsets, tuple(sorted({**known, offsets[me]: option}.items())))
+                result.append((option, n))
+            return result
+
+        return answers
+
+    def end_turn(self, s: State, t: int, loop: bool) -> None:
+        """The thread's turn is over: positions move on, locals die, the thread starts again or is done."""
+        thread = self.program.threads[t]
+        s.pc[t] = thread.entry if loop else DONE
+        s.turns[t] = min(s.turns[t] + 1, self.turn_cap[t])
+        for var, depth in self.turn_vars(t):
+            s.pos[var] = (s.pos[var] + 1) % depth
+        s.locals[t] = self._blank[t]
+        for i, k in self.counter.items():
+            slots = self._slots[i]
+            if t in slots:
+                values, bit = s.counters[k]
+                s.counters[k] = (tuple(v - (who == t) for v, who in zip(values, slots, strict=True)), bit)
+        for k, (_, askers) in enumerate(self.askers):
+            if t in askers:
+                offsets, log = s.agreed[k]
+                moved = [o + (a == t) for o, a in zip(offsets, askers, strict=True)]
+                base = min(moved)
+                s.agreed[k] = (tuple(o - base for o in moved), tuple((i - base, a) for i, a in log if i >= base))
+
+    # ------------------------------------------------------------ references and value kinds
+
+    def reference(self, oid: int, slot: int | None) -> Any:
+        """The value of a reference to an object that lives for ever, as locals and items hold it."""
+        o = self.program.objects[oid]
+        if isinstance(o, p.Event):
+            return ("E", self.event[oid] + (slot or 0))
+        return ("M", oid, slot if self.depth(oid) > 1 else None)
+
+    def _fields(self, everything: list[tuple[int, Any]]) -> None:
+        """Depth of every INDEX field of queue items and cells, from what is stored there."""
+        self._blank = [tuple(0 for _ in t.locals) for t in self.program.threads]
+        self._index_locals = [
+            tuple((i, info.depth) for i, info in enumerate(t.locals) if info.kind == p.INDEX and info.depth)
+            for t in self.program.threads
+        ]
+        self._item_depth: dict[tuple[int, str], tuple[int | None, ...]] = {}
+        for t, n in everything:
+            if isinstance(n, (p.Put, p.CellSet)):
+                key = (n.queue, n.tag) if isinstance(n, p.Put) else (n.cell.id, "")
+                self._item_depth[key] = tuple(
+                    self.index_depth(t, v) if isinstance(v, (p.Turn, p.Var, p.Last, p.Fixed))
+                    else self.program.threads[t].locals[v.id].depth if isinstance(v, p.Local) and self.program.threads[t].locals[v.id].kind == p.INDEX
+                    else None
+                    for v in n.values
+                )  # fmt: skip
+        self._event_ring = {start + k: (start, depth) for start, depth, _ in self._rings["event"] for k in range(depth)}
+        self._stream_ring = {start + k: (start, depth) for start, depth, _ in self._rings["stream"] for k in range(depth)}
+        depths = {d for rings in self._rings.values() for _, d, _ in rings} | set(self.var_depth)
+        depths |= {self.depth(i) for i, o in enumerate(self.program.objects) if isinstance(o, p.Memory)}
+        self.depths = sorted(d for d in depths if d > 1 and d not in self.fixed)
+        self._reference_var = {d: v for v, d in reversed(list(enumerate(self.var_depth)))}
+
+    # ------------------------------------------------------------ start and normal form
+
+    def start(self, location: Location | None) -> State:
+        """The state before the first step, with nothing guessed."""
+        program = self.program
+        s = State.__new__(State)
+        s.pc = [t.entry for t in program.threads]
+        s.tb = [0] * len(program.threads)
+        s.turns = [0] * len(program.threads)
+        s.pos = [0] * len(self.var_depth)
+        for var in self._cursor_var.values():
+            s.pos[var] = self.var_depth[var] - 1
+        s.locals = list(self._blank)
+        s.events = [0] * self.sizes["event"]
+        s.streams = [0] * self.sizes["stream"]
+        s.cells = [(None, 0)] * self.sizes["cell"]
+        s.queues = [((), (0,) * program.objects[i].capacity, 0, 0) for i in self.queue]  # type: ignore[union-attr]
+        s.locks = [(program.objects[i].count, 0) for i in self.lock]  # type: ignore[union-attr]
+        s.flags = [(0, 0) for _ in self.flag]
+        s.counters = [((0,) * len(self._slots[i]), 0) for i in self.counter]
+        s.pools = []
+        for i in self.pool:
+            o = program.objects[i]
+            assert isinstance(o, p.Pool)
+            tracked = location is not None and (
+                (location.kind == "pool" and location.id == i) or location.atom == ("token", i)
+            )
+            s.pools.append((o.size - 1, 0, 0) if tracked else (o.size, 0, 2))
+        s.agreed = [((0,) * len(askers), ()) for _, askers in self.askers]
+        s.block = (0, 0, (), True, None) if location is not None and location.kind == "block" else None
+        s.witness = s.slot = s.hazard = s.trail = None
+        return s
+
+    def location_depth(self, location: Location | None) -> int:
+        """Depth of the ring that the location's slot counts in, 1 if it has none."""
+        if location is None or location.kind != "memory" or location.id is None:
+            return 1
+        if location.atom and location.atom[0] == "index":
+            return int(location.atom[1])
+        return self.depth(location.id)
+
+    def normalise(self, s: State, location: Location | None) -> None:
+        """Rotate every group of rings to its reference."""
+        ring = self.location_depth(location)
+        for d in self.depths:
+            if d == ring and s.slot is not None and s.slot >= 0:
+                shift = s.slot
+                s.slot = 0
+            elif d in self._reference_var:
+                shift = s.pos[self._reference_var[d]]
+            else:
+                continue
+            if shift:
+                self._rotate(s, d, shift)
+
+    def _rotate(self, s: State, d: int, k: int) -> None:
+        for v, depth in enumerate(self.var_depth):
+            if depth == d:
+                s.pos[v] = (s.pos[v] - k) % d
+        for kind, row in (("event", s.events), ("stream", s.streams), ("cell", s.cells)):
+            for start, depth, _ in self._rings[kind]:
+                if depth == d:
+                    part = row[start : start + d]
+                    row[start : start + d] = part[k:] + part[:k]  # type: ignore[index]
+        for t, fields in enumerate(self._index_locals):
+            values = s.locals[t]
+            if any(depth == d for _, depth in fields):
+                values = tuple((v - k) % d if (i, d) in fields else v for i, v in enumerate(values))
+            s.locals[t] = tuple(self._turn_value(v, d, k) for v in values)
+        for i, q in self.queue.items():
+            items, *rest = s.queues[q]
+            if items:
+                s.queues[q] = (tuple((tag, b, self._turn_item((i, tag), vs, d, k)) for tag, b, vs in items), *rest)
+        for i, c in self.cell.items():
+            for slot in range(self.depth(i)):
+                vs, b = s.cells[c + slot]
+                if vs is not None:
+                    s.cells[c + slot] = (self._turn_item((i, ""), vs, d, k), b)
+        if s.block is not None:
+            refs, free, uses, defined, owner = s.block
+            s.block = (refs, free, tuple(sorted(self._turn_stream(u, d, k) for u in uses)), defined,
+                       None if owner is None else self._turn_stream(owner, d, k))  # fmt: skip
+
+    def _turn_item(self, key: tuple[int, str], values: tuple[Any, ...], d: int, k: int) -> tuple[Any, ...]:
+        depths = self._item_depth.get(key, (None,) * len(values))
+        return tuple((v - k) % d if depth == d else self._turn_value(v, d, k) for v, depth in zip(values, depths, strict=True))  # fmt: skip
+
+    def _turn_value(self, value: Any, d: int, k: int) -> Any:
+        if not isinstance(value, tuple):
+            return value
+        if value[0] == "E":
+            start, depth = self._event_ring.get(value[1], (0, 0))
+            return ("E", start + (value[1] - start - k) % d) if depth == d else value
+        oid, slot = value[1], value[2]
+        return ("M", oid, (slot - k) % d) if slot is not None and self.depth(oid) == d else value
+
+    def _turn_stream(self, flat: int, d: int, k: int) -> int:
+        start, depth = self._stream_ring.get(flat, (0, 0))
+        return start + (flat - start - k) % d if depth == d else flat
+
+    def key(self, s: State) -> tuple[Any, int]:
+        """(control, bits): states with equal control are ordered by their bits (fewer bits cover more)."""
+        bits = 1
+        control: list[Any] = [tuple(s.pc), tuple(s.turns), tuple(s.pos), s.witness, s.slot, tuple(s.pools), tuple(s.agreed)]
+        for b in s.tb:
+            bits = bits << 1 | b
+        for b in s.streams:
+            bits = bits << 1 | b
+        for flags in s.events:
+            bits = bits << 1 | (flags & BIT)
+            control.append(flags & ~BIT)
+        for t, values in enumerate(s.locals):
+            kinds = self.program.threads[t].locals
+            bits = self._values_key(values, [i.kind == p.EVENT for i in kinds], control, bits)
+        for i, q in self.queue.items():
+            items, free, last_get, every = s.queues[q]
+            bits = bits << 2 | last_get << 1 | every
+            for b in free:
+                bits = bits << 1 | b
+            for tag, b, vs in items:
+                control.append(tag)
+                bits = bits << 1 | b
+                bits = self._values_key(vs, self._event_fields(i, tag), control, bits)
+            control.append(len(items))
+        for i, c in self.cell.items():
+            for slot in range(self.depth(i)):
+                vs, b = s.cells[c + slot]
+                bits = bits << 1 | b
+                control.append(vs is None)
+                if vs is not None:
+                    bits = self._values_key(vs, self._event_fields(i, ""), control, bits)
+        for row in (s.locks, s.flags, s.counters):
+            for value, b in row:  # type: ignore[attr-defined]
+                bits = bits << 1 | b
+                control.append(value)
+        if s.block is not None:
+            control.append((s.block[0], *s.block[2:]))
+            bits = bits << 1 | s.block[1]
+        return tuple(control), bits
+
+    def _event_fields(self, oid: int, tag: str) -> list[bool]:
+        o = self.program.objects[oid]
+        kinds = dict(o.items)[tag] if isinstance(o, p.Queue) else o.item  # type: ignore[union-attr]
+        return [kind == p.EVENT for kind in kinds]
+
+    @staticmethod
+    def _values_key(values: tuple[Any, ...], events: list[bool], control: list[Any], bits: int) -> int:
+        for v, event in zip(values, events, strict=True):
+            if event and not isinstance(v, tuple):
+                bits = bits << 1 | (v & BIT)
+                control.append(v & ~BIT)
+            else:
+                control.append(v)
+        return bits

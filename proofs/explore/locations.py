@@ -1,0 +1,106 @@
+"""Which bytes an exploration is about: one guessed location per exploration.
+
+A witness is an access to *some* byte. Instead of tracking all memory, one exploration fixes a location: an atom of a
+memory object (of one ring slot, found by symmetry), or one byte of a block that a caching allocator or a pool hands
+out. Two accesses conflict at the location iff both cover it, so judging every location judges every pair
+(shared theory: "Guess the block ... then a witness among its accesses"; a byte has one tenant at a time).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from fencepost.model import program as p
+
+
+class Location(msgspec.Struct, frozen=True):
+    """A guessed byte.
+
+    `kind` "memory": byte `atom` of object `id` | "block": of a block of the caching allocator (`id` = owner stream's
+    object, None for pinned) | "pool": of a token of memory pool `id`.
+    """
+
+    kind: str
+    id: int | None
+    atom: tuple[str | int, ...] = ()
+
+    def label(self, program: p.Program) -> str:
+        """A short name for progress lines and certificates."""
+        atom = "" if not self.atom else f"[{' '.join(map(str, self.atom))}]"
+        if self.kind == "block":
+            owner = "pinned" if self.id is None else program.objects[self.id].name
+            return f"blocks of {owner}{atom}"
+        assert self.id is not None
+        return program.objects[self.id].name + atom
+
+
+def operations(program: p.Program) -> list[tuple[p.Thread, int, p.Do]]:
+    """Every operation node with its thread and node number."""
+    return [(t, i, n) for t in program.threads for i, n in enumerate(t.nodes) if isinstance(n, p.Do)]
+
+
+def operands(operation: p.Operation) -> list[p.Operand]:
+    """The memory operands that an operation may access."""
+    if isinstance(operation, (p.Host, p.Launch)):
+        return [a.target for a in operation.accesses]
+    if isinstance(operation, p.Copy):
+        return [operation.dst, operation.src]
+    if isinstance(operation, p.Memset):
+        return [operation.dst]
+    if isinstance(operation, p.Item):
+        return [operation.src]
+    return []
+
+
+def _atoms(parts: list[tuple[p.Thread, p.Part | None]]) -> list[tuple[str | int, ...]]:
+    """Elementary pieces that the parts in use cut an object into; [()] when it is only used whole."""
+    atoms: set[tuple[str | int, ...]] = set()
+    edges: set[int] = set()
+    for thread, part in parts:
+        if isinstance(part, p.Named):
+            atoms.add(("name", part.name))
+        elif isinstance(part, p.Span):
+            edges |= {part.start, part.stop}
+        elif isinstance(part, p.At):
+            atoms.add(_at_atom(thread, part))
+    cuts = sorted(edges)
+    atoms |= {("span", a, b) for a, b in zip(cuts, cuts[1:], strict=False)}
+    return sorted(atoms, key=str) or [()]
+
+
+def _at_atom(thread: p.Thread, part: p.At) -> tuple[str | int, ...]:
+    if isinstance(part.index, p.Var):
+        info = thread.locals[part.index.local]
+        if info.pool is not None:
+            return ("token", info.pool)
+        return ("index", info.depth or 0)
+    return ("any",)
+
+
+def locations(program: p.Program) -> list[Location]:
+    """Every location that some pair of accesses of the program can meet at."""
+    memory: dict[int, list[tuple[p.Thread, p.Part | None]]] = {}
+    loose: list[tuple[p.Thread, p.Part | None]] = []
+    owners: dict[int | None, None] = {}
+    pools: dict[int, None] = {}
+    for thread, _, node in operations(program):
+        operation = node.operation
+        if isinstance(operation, p.Alloc):
+            owner = operation.stream.id if isinstance(operation.stream, (p.Obj, p.Slot)) else None
+            owners[owner if operation.space == "device" else None] = None
+        if isinstance(operation, p.Take):
+            pool = program.objects[operation.pool]
+            if isinstance(pool, p.Pool) and pool.of != "row":
+                pools[operation.pool] = None
+        for operand in operands(operation):
+            if isinstance(operand, p.Local):
+                loose.append((thread, operand.part))
+            else:
+                memory.setdefault(operand.id, []).append((thread, operand.part))
+    for operand_id in list(memory):
+        # A reference that travelled through a queue may be narrowed where it arrives.
+        memory[operand_id] += loose
+    result = [Location("memory", o, a) for o, parts in memory.items() for a in _atoms(parts)]
+    result += [Location("block", o, a) for o in owners for a in _atoms(loose)]
+    result += [Location("pool", o, a) for o in pools for a in _atoms(loose)]
+    return result

@@ -1,0 +1,364 @@
+"""Accesses to the guessed location, and the blocks and tokens that may carry it.
+
+Memory values that locals and items hold: 0 = other bytes; 1 = the guessed byte's tenant; 2 = the same through a view
+that the host allocator cannot attribute (S84); ("M", object, slot) = a reference to memory that lives for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.model import effects as e
+from fencepost.model import program as p
+from fencepost.proofs.explore.layout import Layout
+from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.state import BIT, State, Witness
+
+Apply = Callable[[State], "list[State] | None"]
+Judge = Callable[[State, int], "list[State] | None"]
+ANY_SLOT = -1
+"""Slot of an access that covers every slot or index of the location's object."""
+
+
+class LocationRules:
+    """How one thread's operations touch the location."""
+
+    def __init__(self, location: Location | None, layout: Layout, t: int, touches: set[Any]) -> None:
+        self.location = location
+        self.layout = layout
+        self.t = t
+        self.touches = touches
+        self.node = -1
+
+    # ------------------------------------------------------------ accesses
+
+    def _match(self, target: p.Operand) -> Callable[[State], int | None] | None:
+        """A function from a state to the slot of the location that `target` covers there, or None if it never can."""
+        location = self.location
+        if location is None:
+            return None
+        if isinstance(target, p.Local):
+            part = self._part(target.part)
+            if part is None:
+                return None
+            t, i, kind, oid = self.t, target.id, location.kind, location.id
+
+            def local(s: State) -> int | None:
+                value = s.locals[t][i]
+                if isinstance(value, tuple):
+                    if kind != "memory" or value[1] != oid:
+                        return None
+                    found = part(s)
+                    return value[2] if value[2] is not None else found
+                return part(s) if value and kind != "memory" else None
+
+            return local
+        if location.kind != "memory" or target.id != location.id:
+            return None
+        part = self._part(target.part)
+        if part is None or isinstance(target, p.Obj):
+            return part
+        index = self.layout.index(self.t, target.index, self.layout.depth(target.id))
+        inner = part
+        return lambda s: None if inner(s) is None else index(s)
+
+    def _part(self, part: p.Part | None) -> Callable[[State], int | None] | None:
+        """As `_match`, for the part alone: 0 or the index, ANY_SLOT where the location is indexed and all is covered."""
+        assert self.location is not None
+        atom = self.location.atom
+        kind = atom[0] if atom else ""
+        whole = ANY_SLOT if kind == "index" else 0
+        if isinstance(part, p.Named) and kind == "name":
+            return (lambda s: 0) if part.name == atom[1] else None
+        if isinstance(part, p.Span) and kind == "span":
+            lo, hi = int(atom[1]), int(atom[2])
+            return (lambda s: 0) if part.start <= lo and hi <= part.stop else None
+        if isinstance(part, p.At) and isinstance(part.index, p.Var):
+            info = self.layout.program.threads[self.t].locals[part.index.local]
+            t, local = self.t, part.index.local
+            if kind == "token" and info.pool == atom[1]:
+                return lambda s: 0 if s.locals[t][local] else None
+            if kind == "index" and info.pool is None and info.depth == atom[1]:
+                return self.layout.index(t, part.index, info.depth or 1)
+        return lambda s: whole
+
+    def _defines(self, part: p.Part | None) -> bool:
+        """Whether a write to `part` surely covers the location's atom."""
+        assert self.location is not None
+        return part is None or bool(self.location.atom) and not isinstance(part, (p.Anything, p.At))
+
+    def _judge(self, access: p.Access) -> Judge | None:
+        match = self._match(access.target)
+        if match is None:
+            return None
+        assert self.location is not None
+        t, node, write, same = self.t, self.node, access.mode == "w", access.same_bytes
+        blocks = self.location.kind == "block"
+        defines = write and self._defines(access.target.part)
+        epochs = self.layout.has_same_bytes
+        self.touches.add("location")
+
+        def judge(s: State, bit: int) -> list[State] | None:
+            slot = match(s)
+            if slot is None:
+                return None
+            w = s.witness
+            if blocks and s.block is not None and not s.block[3]:
+                if not write:
+                    s.hazard = ("UNDEFINED", node)
+                    return None
+                if defines:
+                    s.block = (*s.block[:3], True, s.block[4])
+            if w is None:
+                chosen = s.copy()
+                chosen.witness = Witness(write, same, t, node, epochs)
+                chosen.slot = slot
+                if blocks and chosen.block is not None:
+                    chosen.block = (*chosen.block[:3], True, chosen.block[4])
+                return [s, chosen]
+            if slot != s.slot and slot != ANY_SLOT and s.slot != ANY_SLOT:
+                return None
+            if not bit and (write or w.write):
+                exempt = w.epoch and (same or (w.same_bytes and not write))
+                s.hazard = ("same bytes" if exempt else ("W" if w.write else "R") + ("W" if write else "R"), node)
+                if not exempt:
+                    return None
+            if write and not same and w.epoch:
+                s.witness = w._replace(epoch=False)
+            return None
+
+        return judge
+
+    def host(self, accesses: tuple[p.Access, ...]) -> list[Apply]:
+        """Accesses by the thread itself: after a chosen one, the thread carries the witness (program order)."""
+        t = self.t
+        result: list[Apply] = []
+        for access in accesses:
+            judge = self._judge(access)
+            if judge is None:
+                continue
+
+            def run(s: State, judge: Judge = judge) -> list[State] | None:
+                states = judge(s, s.tb[t])
+                if states:
+                    states[1].tb[t] = BIT
+                return states
+
+            result.append(run)
+        return result
+
+    def item(self, accesses: tuple[p.Access, ...], stream: Callable[[State], int]) -> list[Apply]:
+        """Accesses by one device item: they never conflict with each other, and the item's end is the stream's tail."""
+        ordered = sorted(accesses, key=lambda a: a.mode == "w")
+        judges = [j for j in map(self._judge, ordered) if j is not None]
+        if not judges:
+            return []
+
+        def run(s: State) -> list[State] | None:
+            if s.witness is not None:
+                bit = s.streams[stream(s)]
+                for judge in judges:
+                    judge(s, bit)
+                    if s.hazard is not None and s.hazard[0] != "same bytes":
+                        break
+                return None
+            chosen: list[State] = []
+            for judge in judges:
+                states = judge(s, 0)
+                if s.hazard is not None:
+                    break
+                if states:
+                    new = states[1]
+                    new.streams[stream(new)] = BIT
+                    chosen.append(new)
+            return [s, *chosen]
+
+        return [run]
+
+    # ------------------------------------------------------------ references
+
+    def mark_references(self) -> None:
+        """Moving references may free a block: a step that other threads can see."""
+        if self.location is not None and self.location.kind == "block":
+            self.touches.add("block")
+
+    def hold(self, s: State, values: tuple[Any, ...]) -> None:
+        """One more reference to the tenant for each value that is one."""
+        if s.block is not None:
+            n = sum(1 for v in values if v.__class__ is Tenant)
+            if n:
+                s.block = (s.block[0] + n, *s.block[1:])
+
+    def loose(self, s: State, values: tuple[Any, ...]) -> None:
+        """References end; the last one frees the block (S63, S65, S80)."""
+        if s.block is None:
+            return
+        n = sum(1 for v in values if v.__class__ is Tenant)
+        if not n:
+            return
+        refs, free, uses, defined, owner = s.block
+        refs -= n
+        if refs == 0:
+            free = s.tb[self.t]
+            for stream in uses:
+                free |= s.streams[stream]
+            uses, defined = (), True
+        s.block = (refs, free, uses, defined, owner)
+
+    def _set(self, s: State, local: int, value: Any) -> None:
+        values = s.locals[self.t]
+        s.locals[self.t] = (*values[:local], value, *values[local + 1 :])
+
+    def alloc(self, effect: p.Alloc, stream: Callable[[State], int] | None) -> list[Apply]:
+        """The byte is handed out when it is free and the owner fits (S62, S63); whether it is, is a branch."""
+        location, t, local = self.location, self.t, effect.local
+        owner_id = effect.stream.id if isinstance(effect.stream, (p.Obj, p.Slot)) else None
+        if effect.space != "device":
+            owner_id = None
+        if location is None or location.kind != "block" or location.id != owner_id:
+            return [lambda s: self._set(s, local, 0)]
+        self.touches.add("block")
+        queue = stream if effect.space == "device" else None
+
+        def run(s: State) -> list[State] | None:
+            assert s.block is not None
+            refs, free, _uses, _defined, owner = s.block
+            mine = queue(s) if queue is not None else None
+            self._set(s, local, 0)
+            if refs or (owner is not None and owner != mine):
+                return None
+            got = s.copy()
+            got.tb[t] |= free
+            got.block = (1, 0, (), s.witness is not None, mine)
+            self._set(got, local, Tenant(1))
+            got.trail = ("got", got.trail)
+            return [s, got]
+
+        return [run]
+
+    def view(self, effect: p.View) -> list[Apply]:
+        """A view holds the block too."""
+        base, t, local = effect.base, self.t, effect.local
+        attributed = effect.attributed
+        self.mark_references()
+
+        def run(s: State) -> None:
+            if isinstance(base, p.Local):
+                value = s.locals[t][base.id]
+            else:
+                slot = None
+                if isinstance(base, p.Slot):
+                    slot = self.layout.index(t, base.index, self.layout.depth(base.id))(s)
+                value = self.layout.reference(base.id, slot)
+            if value.__class__ is Tenant:
+                self.hold(s, (value,))
+                value = Tenant(value if attributed else 2)
+            self._set(s, local, value)
+
+        return [run]
+
+    def drop(self, effect: p.Drop) -> list[Apply]:
+        """The reference of a local ends."""
+        t, local = self.t, effect.local
+        self.mark_references()
+
+        def run(s: State) -> None:
+            value = s.locals[t][local]
+            self._set(s, local, 0)
+            self.loose(s, (value,))
+
+        return [run]
+
+    def note_use(self, effect: e.NoteUse, stream: Callable[[State], int]) -> list[Apply]:
+        """The allocator learns of a use: record_stream, or a copy_ from or to a pinned block it can attribute."""
+        location, block, t = self.location, effect.block, self.t
+        space = "pinned" if location is not None and location.id is None else "device"
+        if location is None or location.kind != "block" or space != effect.space or not isinstance(block, p.Local):
+            return []
+        self.touches.add("block")
+        local = block.id
+
+        def run(s: State) -> None:
+            value = s.locals[t][local]
+            if value.__class__ is not Tenant or (space == "pinned" and value == 2):
+                return
+            assert s.block is not None
+            refs, free, uses, defined, owner = s.block
+            used = stream(s)
+            if used != owner and used not in uses:
+                s.block = (refs, free, tuple(sorted((*uses, used))), defined, owner)
+
+        return [run]
+
+    # ------------------------------------------------------------ finite pools
+
+    def tracked(self, pool: int) -> bool:
+        """Whether one token of this pool is the guessed one."""
+        location = self.location
+        if location is None:
+            return False
+        return (location.kind == "pool" and location.id == pool) or location.atom == ("token", pool)
+
+    def can_take(self, operation: p.Take) -> Callable[[State], bool]:
+        """Any token free, the guessed one included."""
+        k = self.layout.pool[operation.pool]
+        return lambda s: s.pools[k][0] + s.pools[k][1] > 0 or s.pools[k][2] in (0, 1)
+
+    def take(self, effect: p.Take) -> list[Apply]:
+        """Pools: (free tokens without the bit, with it, guessed token: 0/1 free with that bit, 2 taken or untracked)."""
+        k, t, local = self.layout.pool[effect.pool], self.t, effect.local
+
+        def run(s: State) -> list[State] | None:
+            zeros, ones, guessed = s.pools[k]
+            result = []
+            if zeros:
+                n = s.copy()
+                n.pools[k] = (zeros - 1, ones, guessed)
+                self._set(n, local, 0)
+                result.append(n)
+            if ones:
+                n = s.copy()
+                n.pools[k] = (zeros, ones - 1, guessed)
+                n.tb[t] |= BIT
+                self._set(n, local, 0)
+                result.append(n)
+            if guessed != 2:
+                n = s.copy()
+                n.pools[k] = (zeros, ones, 2)
+                n.tb[t] |= guessed
+                self._set(n, local, Token(1))
+                n.trail = ("got", n.trail)
+                result.append(n)
+            return result
+
+        return [run]
+
+    def give(self, effect: p.Give, after: Callable[[State], int] | None) -> list[Apply]:
+        """A token goes back with what its giver and its event carry."""
+        k, t = self.layout.pool[effect.pool], self.t
+        assert isinstance(effect.token, p.Local)
+        local = effect.token.id
+
+        def run(s: State) -> None:
+            zeros, ones, guessed = s.pools[k]
+            bit = s.tb[t] | ((after(s) & BIT) if after is not None else 0)
+            if s.locals[t][local].__class__ is Token:
+                s.pools[k] = (zeros, ones, bit)
+            else:
+                s.pools[k] = (zeros, ones + 1, guessed) if bit else (zeros + 1, ones, guessed)
+            self._set(s, local, 0)
+
+        return [run]
+
+
+class Tenant(int):
+    """A reference to the guessed byte's block: 1, or 2 through a view that cannot be attributed."""
+
+    __slots__ = ()
+
+
+class Token(int):
+    """The guessed token of a pool."""
+
+    __slots__ = ()

@@ -1,0 +1,283 @@
+"""The search: host-level nondeterminism only, shortest first, with covering by fewer bits.
+
+A macro step runs one thread from a stored state over nodes that no other thread can see, to the end of its turn at the
+latest (so every cycle has a fully expanded state). `Reach` is what a search leaves: minimal states per control.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from fencepost.model import program as p
+from fencepost.model.platform import Environment, Platform
+from fencepost.proofs.explore.compile import AskNode, Compiler, DoNode
+from fencepost.proofs.explore.layout import DONE
+from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.state import State
+
+
+class OutOfBudget(Exception):
+    """The stated budget of states or seconds ended; `args[0]` says how far the search came."""
+
+
+class Budget(msgspec.Struct):
+    """Limits of one check: stored states and seconds, over all its searches."""
+
+    states: int = 400_000
+    seconds: float = 120.0
+    used: int = 0
+    started: float = msgspec.field(default_factory=time.monotonic)
+    progress: Callable[[str], None] | None = None
+
+    def spend(self, where: str) -> None:
+        """Count one stored state; raises `OutOfBudget`."""
+        self.used += 1
+        if self.used > self.states:
+            raise OutOfBudget(f"{self.states} states stored, last at {where}")
+        if self.used % 256 == 0:
+            elapsed = time.monotonic() - self.started
+            if elapsed > self.seconds:
+                raise OutOfBudget(f"{self.seconds:g} s spent, {self.used} states stored, last at {where}")
+            if self.progress is not None and elapsed > 2:
+                self.progress(f"{where}: {self.used} states, {elapsed:.0f} s")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A hazard of the search: its kind, the two nodes, and the host steps (thread, node, answer, got the byte)."""
+
+    kind: str
+    first: tuple[int, int] | None
+    second: tuple[int, int]
+    steps: tuple[tuple[int, int, str | None, bool], ...]
+
+
+class Reach(msgspec.Struct):
+    """Result of one search."""
+
+    location: Location | None
+    states: dict[Any, list[tuple[int, State]]]
+    hazards: list[Found]
+    stuck: list[tuple[tuple[int, int, str | None, bool], ...]]
+    nodes: set[tuple[int, int]]
+    answers: set[tuple[int, int, str]]
+    turns: set[int]
+    conflicts: int = 0
+
+    @property
+    def size(self) -> int:
+        """Stored minimal states."""
+        return sum(len(v) for v in self.states.values())
+
+
+class Search:
+    """Transition relation of one program for one location, and the search over it."""
+
+    def __init__(
+        self, program: p.Program, location: Location | None, platform: Platform, environment: Environment
+    ) -> None:
+        compiler = Compiler(program, location, platform, environment)
+        self.program = program
+        self.location = location
+        self.layout = compiler.layout
+        self.code: list[list[DoNode | AskNode]] = [compiler.thread(t) for t in range(len(program.threads))]
+        self.setups = [t for t, thread in enumerate(program.threads) if thread.kind == "setup"]
+        self.loops = [thread.kind == "loop" for thread in program.threads]
+        seen: dict[Any, set[int]] = {}
+        for t, nodes in enumerate(self.code):
+            for node in nodes:
+                for what in node.touches:
+                    seen.setdefault(what, set()).add(t)
+        shared = {what for what, threads in seen.items() if len(threads) > 1}
+        self.visible = [[bool(node.touches & shared) for node in nodes] for nodes in self.code]
+        self.agents = [t for t, thread in enumerate(program.threads) if thread.kind != "setup"]
+
+    def start(self) -> State:
+        """The normalised start state."""
+        s = self.layout.start(self.location)
+        self.layout.normalise(s, self.location)
+        return s
+
+    # ------------------------------------------------------------ transitions
+
+    def _runnable(self, s: State) -> list[int]:
+        """Threads that may move next: setups first, in order; then all."""
+        for t in self.setups:
+            if s.pc[t] != DONE:
+                return [t]
+        return [t for t in self.agents if s.pc[t] != DONE]
+
+    def ready(self, s: State, t: int) -> bool:
+        """Whether thread `t` can run its next node."""
+        if s.pc[t] < 0:
+            return True
+        test = self.code[t][s.pc[t]].ready
+        return test is None or test(s)
+
+    def successors(self, s: State) -> Iterator[State]:
+        """All states that one macro step leads to; a state with a hazard ends its path."""
+        runnable = self._runnable(s)
+        for t in runnable:
+            if s.pc[t] >= 0 and not self.visible[t][s.pc[t]] and self.ready(s, t):
+                runnable = [t]
+                break
+        for t in runnable:
+            if self.ready(s, t):
+                yield from self._macro(s, t)
+
+    def _macro(self, s: State, t: int) -> Iterator[State]:
+        code, visible = self.code[t], self.visible[t]
+        stack = [(s.copy(), True)]
+        while stack:
+            one, first = stack.pop()
+            pc = one.pc[t]
+            if pc < 0:
+                self._end(one, t)
+                yield one
+                continue
+            if not first and (visible[pc] or not self.ready(one, t)):
+                yield one
+                continue
+            for n in self._node(one, t, pc, code[pc]):
+                if n.hazard is not None and n.hazard[0] != "same bytes":
+                    yield n
+                else:
+                    stack.append((n, False))
+
+    def _node(self, s: State, t: int, pc: int, node: DoNode | AskNode) -> list[State]:
+        if isinstance(node, AskNode):
+            result = []
+            for answer, n in node.answers(s):
+                if answer not in node.branches:
+                    continue
+                n.trail = ((t, pc, answer), n.trail)
+                n.pc[t] = node.branches[answer]
+                result.append(n)
+            return result
+        states = [s]
+        s.trail = ((t, pc, None), s.trail)
+        s.pc[t] = node.next
+        for effect in node.effects:
+            done: list[State] = []
+            for one in states:
+                if one.hazard is not None and one.hazard[0] != "same bytes":
+                    done.append(one)
+                    continue
+                several = effect(one)
+                if several is None:
+                    done.append(one)
+                else:
+                    done += several
+            states = done
+        return states
+
+    def _end(self, s: State, t: int) -> None:
+        self.layout.end_turn(s, t, self.loops[t])
+        s.trail = ((t, -1, None), s.trail)
+        if t in self.setups:
+            carried = s.tb[t]
+            if carried and all(s.pc[u] == DONE for u in self.setups):
+                s.tb = [b | carried for b in s.tb]  # setup -> start of every thread
+
+    def closed(self, s: State) -> bool:
+        """Everything later is ordered after the witness: all live threads carry it (later work is enqueued by them)."""
+        return s.witness is not None and all(s.tb[t] for t in self.agents if s.pc[t] != DONE)
+
+    # ------------------------------------------------------------ search
+
+    def run(self, budget: Budget) -> Reach:
+        """Explore everything from the start, fewest turns and steps first."""
+        reach = Reach(self.location, {}, [], [], set(), set(), set())
+        where = self.location.label(self.program) if self.location is not None else "control"
+        start = self.start()
+        heap: list[tuple[int, int, int, State]] = [(0, 0, 0, start)]
+        self._store(reach, start)
+        seen: set[Any] = set()
+        count = 0
+        while heap:
+            turns, steps, _, s = heapq.heappop(heap)
+            control, bits = self.layout.key(s)
+            if not any(b == bits for b, _ in reach.states.get(control, ())):
+                continue  # covered since it was queued
+            moved = False
+            for n in self.successors(s):
+                moved = True
+                trail, added, ended, got = self._since(n, s)
+                for t, pc, answer in trail:
+                    if pc < 0:
+                        reach.turns.add(t)
+                    else:
+                        reach.nodes.add((t, pc))
+                        if answer is not None:
+                            reach.answers.add((t, pc, answer))
+                del got
+                if n.hazard is not None:
+                    kind, node = n.hazard
+                    first = (n.witness.thread, n.witness.node) if n.witness is not None else None
+                    mark = (kind, first, (trail[-1][0] if trail else -1, node))
+                    if kind != "EMPTY" and mark not in seen:
+                        seen.add(mark)
+                        reach.hazards.append(Found(kind, first, mark[2], self._steps(n)))
+                    elif kind == "EMPTY" and mark not in seen:
+                        seen.add(mark)
+                        reach.hazards.append(Found(kind, None, mark[2], self._steps(n)))
+                    if kind != "same bytes":
+                        continue
+                    n.hazard = None
+                if self.closed(n):
+                    continue
+                self.layout.normalise(n, self.location)
+                if self._store(reach, n):
+                    budget.spend(where)
+                    count += 1
+                    heapq.heappush(heap, (turns + ended, steps + added, count, n))
+            if not moved and any(s.pc[t] != DONE for t in self.agents):
+                reach.stuck.append(self._steps(s))
+        return reach
+
+    def _store(self, reach: Reach, s: State) -> bool:
+        """Enter `s` unless a stored state covers it; drop what it covers."""
+        control, bits = self.layout.key(s)
+        row = reach.states.setdefault(control, [])
+        for other, _ in row:
+            if other & bits == other:
+                return False
+        row[:] = [(o, x) for o, x in row if bits & o != bits]
+        row.append((bits, s))
+        return True
+
+    @staticmethod
+    def _since(n: State, s: State) -> tuple[list[tuple[int, int, str | None]], int, int, bool]:
+        """Steps of `n` after `s`: (steps oldest first, host operations, turns ended, got)."""
+        trail, added, ended, got = [], 0, 0, False
+        at = n.trail
+        while at is not s.trail:
+            step, at = at
+            if step == "got":
+                got = True
+                continue
+            trail.append(step)
+            if step[1] < 0:
+                ended += 1
+            else:
+                added += 1
+        return trail[::-1], added, ended, got
+
+    @staticmethod
+    def _steps(s: State) -> tuple[tuple[int, int, str | None, bool], ...]:
+        """Host steps of the path to `s`, oldest first, turn ends left out."""
+        result: list[tuple[int, int, str | None, bool]] = []
+        at, got = s.trail, False
+        while at is not None:
+            step, at = at
+            if step == "got":
+                got = True
+                continue
+            if step[1] >= 0:
+                result.append((*step, got))
+            got = False
+        return tuple(reversed(result))

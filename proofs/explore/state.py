@@ -1,0 +1,81 @@
+"""The explorer's state: control, and one bit per agent (theory: the witness theorem).
+
+Bit = "what this agent carries is known to happen after the witness ended". Everything is relative: ring positions are
+rotated to a reference, so a state is the same state whatever the step number.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+Value = Any
+"""A local's or item field's value: event flags, memory reference, index, or handle (see `compile`)."""
+
+BIT, RECORDED, COMPLETE = 1, 2, 4
+"""Event flags: carries the witness; was ever recorded; its capture is known complete (kept only where queried)."""
+
+
+class Witness(NamedTuple):
+    """The guessed access. `slot`: the ring slot (or index) it touched, 0 after normalisation."""
+
+    write: bool
+    same_bytes: bool
+    thread: int
+    node: int
+    epoch: bool
+    """The content that the witness saw or wrote is still current, but for writes of the same bytes."""
+
+
+class State:
+    """One state; mutable while a step runs, compared through `key()`."""
+
+    __slots__ = (
+        "agreed", "block", "cells", "counters", "events", "flags", "hazard", "locals", "locks", "pc", "pools",
+        "pos", "queues", "slot", "streams", "tb", "trail", "turns", "witness",
+    )  # fmt: skip
+
+    pc: list[int]
+    tb: list[int]
+    turns: list[int]
+    pos: list[int]
+    locals: list[tuple[Value, ...]]
+    events: list[int]
+    streams: list[int]
+    queues: list[tuple[Any, ...]]
+    cells: list[tuple[Any, ...]]
+    locks: list[tuple[int, int]]
+    flags: list[tuple[int, int]]
+    counters: list[tuple[Any, ...]]
+    pools: list[tuple[int, ...]]
+    agreed: list[tuple[Any, ...]]
+    block: tuple[Any, ...] | None
+    """Guessed byte of an allocator block: (references, free bit, noted streams, defined, owner slot); 0 references = free."""
+    witness: Witness | None
+    slot: int | None
+    """Slot of the location's ring once the witness fixed it."""
+    hazard: tuple[Any, ...] | None
+    trail: Any
+
+    def copy(self) -> State:
+        """A copy that shares the immutable parts."""
+        n = State.__new__(State)
+        n.pc = self.pc[:]
+        n.tb = self.tb[:]
+        n.turns = self.turns[:]
+        n.pos = self.pos[:]
+        n.locals = self.locals[:]
+        n.events = self.events[:]
+        n.streams = self.streams[:]
+        n.queues = self.queues[:]
+        n.cells = self.cells[:]
+        n.locks = self.locks[:]
+        n.flags = self.flags[:]
+        n.counters = self.counters[:]
+        n.pools = self.pools[:]
+        n.agreed = self.agreed[:]
+        n.block = self.block
+        n.witness = self.witness
+        n.slot = self.slot
+        n.hazard = self.hazard
+        n.trail = self.trail
+        return n
