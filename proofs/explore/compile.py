@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-
 from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.model.operations import Context, lower

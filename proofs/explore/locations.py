@@ -9,7 +9,6 @@ out. Two accesses conflict at the location iff both cover it, so judging every l
 from __future__ import annotations
 
 import msgspec
-
 from fencepost.model import program as p
 
 

@@ -86,7 +86,7 @@ class LocationRules:
     def _defines(self, part: p.Part | None) -> bool:
         """Whether a write to `part` surely covers the location's atom."""
         assert self.location is not None
-        return part is None or bool(self.location.atom) and not isinstance(part, (p.Anything, p.At))
+        return part is None or (bool(self.location.atom) and not isinstance(part, (p.Anything, p.At)))
 
     def _judge(self, access: p.Access) -> Judge | None:
         match = self._match(access.target)

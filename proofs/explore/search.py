@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
-
 from fencepost.model import program as p
 from fencepost.model.platform import Environment, Platform
 from fencepost.proofs.explore.compile import AskNode, Compiler, DoNode
+from fencepost.proofs.explore.fifo import queue_forms
 from fencepost.proofs.explore.layout import DONE
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.state import State
@@ -94,13 +94,22 @@ class Search:
                     seen.setdefault(what, set()).add(t)
         shared = {what for what, threads in seen.items() if len(threads) > 1}
         self.visible = [[bool(node.touches & shared) for node in nodes] for nodes in self.code]
+        self.forms = queue_forms(program, self.layout) if location is not None else []
         self.agents = [t for t, thread in enumerate(program.threads) if thread.kind != "setup"]
 
     def start(self) -> State:
         """The normalised start state."""
         s = self.layout.start(self.location)
-        self.layout.normalise(s, self.location)
+        for form in self.forms:
+            form.start(s)
+        self.normalise(s)
         return s
+
+    def normalise(self, s: State) -> None:
+        """Bring `s` into its normal form: rings rotated, queues rewritten."""
+        self.layout.normalise(s, self.location)
+        for form in self.forms:
+            form.normalise(s)
 
     # ------------------------------------------------------------ transitions
 
@@ -122,7 +131,9 @@ class Search:
         """All states that one macro step leads to; a state with a hazard ends its path."""
         runnable = self._runnable(s)
         for t in runnable:
-            if s.pc[t] >= 0 and not self.visible[t][s.pc[t]] and self.ready(s, t):
+            # Not at the start of a turn: every cycle passes one, and there all threads are expanded, so none starves.
+            pc = s.pc[t]
+            if pc >= 0 and pc != self.program.threads[t].entry and not self.visible[t][pc] and self.ready(s, t):
                 runnable = [t]
                 break
         for t in runnable:
@@ -206,7 +217,7 @@ class Search:
             moved = False
             for n in self.successors(s):
                 moved = True
-                trail, added, ended, got = self._since(n, s)
+                trail, added, ended = self._since(n, s)
                 for t, pc, answer in trail:
                     if pc < 0:
                         reach.turns.add(t)
@@ -214,23 +225,19 @@ class Search:
                         reach.nodes.add((t, pc))
                         if answer is not None:
                             reach.answers.add((t, pc, answer))
-                del got
                 if n.hazard is not None:
                     kind, node = n.hazard
                     first = (n.witness.thread, n.witness.node) if n.witness is not None else None
-                    mark = (kind, first, (trail[-1][0] if trail else -1, node))
-                    if kind != "EMPTY" and mark not in seen:
+                    mark = (kind, first if kind != "EMPTY" else None, (trail[-1][0], node))
+                    if mark not in seen:
                         seen.add(mark)
-                        reach.hazards.append(Found(kind, first, mark[2], self._steps(n)))
-                    elif kind == "EMPTY" and mark not in seen:
-                        seen.add(mark)
-                        reach.hazards.append(Found(kind, None, mark[2], self._steps(n)))
+                        reach.hazards.append(Found(*mark, self._steps(n)))
                     if kind != "same bytes":
                         continue
                     n.hazard = None
                 if self.closed(n):
                     continue
-                self.layout.normalise(n, self.location)
+                self.normalise(n)
                 if self._store(reach, n):
                     budget.spend(where)
                     count += 1
@@ -251,25 +258,24 @@ class Search:
         return True
 
     @staticmethod
-    def _since(n: State, s: State) -> tuple[list[tuple[int, int, str | None]], int, int, bool]:
-        """Steps of `n` after `s`: (steps oldest first, host operations, turns ended, got)."""
-        trail, added, ended, got = [], 0, 0, False
+    def _since(n: State, s: State) -> tuple[list[tuple[int, int, str | None]], int, int]:
+        """Steps of `n` after `s`: (steps oldest first, host operations, turns ended)."""
+        trail, added, ended = [], 0, 0
         at = n.trail
         while at is not s.trail:
             step, at = at
             if step == "got":
-                got = True
                 continue
             trail.append(step)
             if step[1] < 0:
                 ended += 1
             else:
                 added += 1
-        return trail[::-1], added, ended, got
+        return trail[::-1], added, ended
 
     @staticmethod
     def _steps(s: State) -> tuple[tuple[int, int, str | None, bool], ...]:
-        """Host steps of the path to `s`, oldest first, turn ends left out."""
+        """Host steps of the path to `s`, oldest first; node -1 is the end of the thread's turn."""
         result: list[tuple[int, int, str | None, bool]] = []
         at, got = s.trail, False
         while at is not None:
@@ -277,7 +283,6 @@ class Search:
             if step == "got":
                 got = True
                 continue
-            if step[1] >= 0:
-                result.append((*step, got))
+            result.append((*step, got))
             got = False
         return tuple(reversed(result))

@@ -1,0 +1,192 @@
+"""`check`: one design in, one `Answer` out. Every location is explored; every hazard is replayed before it is told."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+
+from fencepost.model import answer as a
+from fencepost.model import events
+from fencepost.model import program as p
+from fencepost.model.platform import BARE, Environment, Platform
+from fencepost.model.platform import environment as environment_named
+from fencepost.model.platform import platform as platform_named
+from fencepost.proofs import explain
+from fencepost.proofs.explore import certify
+from fencepost.proofs.explore.compile import Unsupported
+from fencepost.proofs.explore.locations import Location, locations
+from fencepost.proofs.explore.search import Budget, Found, OutOfBudget, Reach, Search
+from fencepost.proofs.judge import Judged, judge
+
+
+def check(
+    program: p.Program,
+    *,
+    environment: str | None = None,
+    platform: str | None = None,
+    strict: bool = False,
+    never: tuple[str, ...] = (),
+    budget: Budget | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> a.Answer:
+    """Decide `program` for every number of steps and every schedule.
+
+    Parameters: names of `environment` and `platform` (model/platform.py); `strict` refutes on access-level hazards too;
+    `never` names operations that are declared never to run; `budget` bounds states and seconds; `progress` is
+    called with one line at a time once the check has run for 2 s. Raises `ValueError` on an unknown name.
+    """
+    started = time.perf_counter()
+    env, plat = environment_named(environment), platform_named(platform)
+    budget = budget or Budget()
+    budget.progress = progress
+    checker = Checker(program, plat, env, budget, strict, never)
+    answer = checker.answer()
+    return _timed(answer, time.perf_counter() - started)
+
+
+def _timed(answer: a.Answer, seconds: float) -> a.Answer:
+    import msgspec
+
+    return msgspec.structs.replace(answer, seconds=seconds)
+
+
+class Checker:
+    """One check in progress."""
+
+    def __init__(
+        self, program: p.Program, platform: Platform, environment: Environment, budget: Budget, strict: bool,
+        never: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        self.program = program
+        self.platform = platform
+        self.environment = environment
+        self.budget = budget
+        self.strict = strict
+        self.never = never
+        self.reached: list[tuple[Search, Reach]] = []
+        self.judged: list[Judged] = []
+        self.unsure: list[str] = []
+        self.notes: list[str] = []
+
+    def answer(self) -> a.Answer:
+        """The verdict with its evidence."""
+        try:
+            control = self._explore(None)
+            for location in locations(self.program):
+                self._location(location)
+        except OutOfBudget as stop:
+            # What was refuted before the budget ended stays refuted.
+            if not self._refuting():
+                return self._make(a.UNKNOWN, reason=f"budget ended: {stop.args[0]}")
+            return self._refuted()
+        except Unsupported as stop:
+            if not self._refuting():
+                return self._make(a.UNKNOWN, reason=str(stop))
+            return self._refuted()
+        if self._refuting():
+            return self._refuted()
+        if self.unsure:
+            return self._make(a.UNKNOWN, reason=self.unsure[0])
+        vacuous = self._vacuity(control)
+        if vacuous is not None:
+            return self._make(a.UNKNOWN, reason=vacuous)
+        return self._proved()
+
+    # ------------------------------------------------------------ exploration
+
+    def _explore(self, location: Location | None) -> Reach:
+        search = Search(self.program, location, self.platform, self.environment)
+        reach = search.run(self.budget)
+        self.reached.append((search, reach))
+        for found in reach.hazards:
+            if found.kind == "EMPTY":
+                thread = self.program.threads[found.second[0]]
+                place = explain.place(self.program, found.second)
+                raise events.DesignError(
+                    f"{place}: thread {thread.name!r} gets from a cell that can be empty there "
+                    f"(after {len([s for s in found.steps if s[1] >= 0])} host steps); test `cell.empty()` first"
+                )
+        if location is None and reach.stuck:
+            self.notes.append(explain.stuck(self.program, reach.stuck[0]))
+        return reach
+
+    def _location(self, location: Location) -> None:
+        reach = self._explore(location)
+        for found in reach.hazards:
+            self._judge(location, found)
+
+    def _judge(self, location: Location, found: Found) -> None:
+        result = judge(self.program, location, found, self.platform, self.environment)
+        if isinstance(result, str):
+            # Not reproduced on the whole design: the state that found it may have covered a real one.
+            self.unsure.append(result)
+            return
+        self.judged.append(result)
+        if result.hazard.value_changing is None:
+            self.unsure.append(
+                f"{result.hazard.name}: neither shown nor excluded that the two orders give a reader different content "
+                f"({result.why})"
+            )
+
+    def _refuting(self) -> list[Judged]:
+        return [j for j in self.judged if j.hazard.value_changing or (self.strict and j.hazard.value_changing is False)]
+
+    # ------------------------------------------------------------ answers
+
+    def _make(self, verdict: str, **more: object) -> a.Answer:
+        notes = [*self.notes, *explain.access_level(self.judged)]
+        return a.Answer(
+            design=self.program.name,
+            verdict=verdict,
+            accepted=tuple(one.hazard for one in self.program.accepted),
+            notes=tuple(dict.fromkeys([*more.pop("notes", ()), *notes])),  # type: ignore[misc]
+            assumptions=tuple(explain.assumptions(self.program, self.platform)),
+            lints=tuple(explain.lints(self.program)),
+            environment=None if self.environment == BARE else self.environment.name,
+            platform=None if self.platform.name == "cuda" else self.platform.name,
+            **more,  # type: ignore[arg-type]
+        )
+
+    def _refuted(self) -> a.Answer:
+        real = sorted(self._refuting(), key=lambda j: (j.turns, len(j.run.steps)))
+        best = real[0]
+        unique: dict[tuple[str, tuple[int, int] | None, tuple[int, int]], Judged] = {}
+        for one in real:
+            unique.setdefault((one.hazard.name, one.found.first, one.found.second), one)
+        where = explain.Explainer(self.program, self.platform, self.environment)
+        return self._make(
+            a.REFUTED,
+            hazards=tuple(j.hazard for j in unique.values()),
+            run=best.run,
+            notes=(where.missing_edge(best),),
+            fixes=tuple(where.fixes(best)),
+            masked_by=tuple(where.masks(best)),
+        )
+
+    def _vacuity(self, control: Reach) -> str | None:
+        """Why a PROVED would say nothing, or None."""
+        for t, thread in enumerate(self.program.threads):
+            if t not in control.turns:
+                return f"thread {thread.name!r} never ends a turn" + (f"; {self.notes[0]}" if self.notes else "")
+        unreached = explain.unreached(self.program, control.nodes)
+        open_ = [name for name, _ in unreached if name not in self.never]
+        if open_:
+            return f"never reached: {', '.join(open_)} (say so with never=(...) if that is meant)"
+        self.notes += [f"{name} never runs, as declared" for name, _ in unreached]
+        self.notes += explain.one_sided(self.program, control.answers)
+        return None
+
+    def _proved(self) -> a.Answer:
+        total, h, checked = 0, hashlib.sha256(), True
+        for search, reach in self.reached:
+            total += certify.check(search, reach)
+            h.update(certify.digest(search, reach).encode())
+        certificate = a.Certificate(h.hexdigest()[:16], total, checked)
+        where = explain.Explainer(self.program, self.platform, self.environment)
+        masked = self.environment != BARE
+        return self._make(
+            a.MASKED if masked else a.PROVED,
+            certificate=certificate,
+            protections=tuple(where.protections([r for _, r in self.reached if r.location is not None])),
+        )

@@ -1,0 +1,325 @@
+"""Words and evidence around a verdict: the missing edge, what closes it, what masks it, what protects, lints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fencepost.model import answer as a
+from fencepost.model import program as p
+from fencepost.model.platform import ENVIRONMENTS, Environment, Platform
+from fencepost.proofs import edits
+from fencepost.proofs.explore.locations import Location, operands, operations
+from fencepost.proofs.explore.search import Budget, OutOfBudget, Reach, Search
+
+if TYPE_CHECKING:
+    from fencepost.proofs.judge import Judged
+
+SIDE_STATES = 20_000
+"""States that one side question (a fix, a mask, a margin) may store; what does not end within it is left out."""
+
+
+def place(program: p.Program, at: tuple[int, int]) -> str:
+    """`file:line` of a node, or thread and node number when the program carries no positions."""
+    node = program.threads[at[0]].nodes[at[1]]
+    if 0 <= node.site < len(program.places) and program.places[node.site]:
+        spot = program.places[node.site][-1]
+        return f"{spot.file}:{spot.line}"
+    return f"thread {program.threads[at[0]].name}, node {at[1]}"
+
+
+def describe(program: p.Program, at: tuple[int, int]) -> str:
+    """One operation in a few words."""
+    node = program.threads[at[0]].nodes[at[1]]
+    if isinstance(node, p.Ask):
+        return type(node.question).__name__
+    operation = node.operation
+    thread = program.threads[at[0]]
+    if isinstance(operation, (p.Host, p.Launch)):
+        return operation.name
+    if isinstance(operation, p.Copy):
+        return f"copy {name(program, thread, operation.src)} -> {name(program, thread, operation.dst)}"
+    if isinstance(operation, p.EventSync):
+        return f"{name(program, thread, operation.event)}.synchronize()"
+    if isinstance(operation, p.StreamWaitEvent):
+        return f"{name(program, thread, operation.stream)}.wait_event({name(program, thread, operation.event)})"
+    if isinstance(operation, p.WaitStream):
+        return f"{name(program, thread, operation.stream)}.wait_stream({name(program, thread, operation.other)})"
+    if isinstance(operation, p.StreamSync):
+        return f"{name(program, thread, operation.stream)}.synchronize()"
+    if isinstance(operation, p.RecordStream):
+        return f"{name(program, thread, operation.block)}.record_stream({name(program, thread, operation.stream)})"
+    if isinstance(operation, (p.Put, p.Get)):
+        return f"{program.objects[operation.queue].name}.{type(operation).__name__.lower()}"
+    if isinstance(operation, p.DeviceSync):
+        return "torch.cuda.synchronize()"
+    return type(operation).__name__.lower()
+
+
+def name(program: p.Program, thread: p.Thread, operand: p.Operand) -> str:
+    """An operand's name as the user wrote it."""
+    if isinstance(operand, p.Local):
+        return thread.locals[operand.id].name
+    return program.objects[operand.id].name
+
+
+def stuck(program: p.Program, steps: tuple[tuple[int, int, str | None, bool], ...]) -> str:
+    """The state from which no thread can move, in one sentence: who is where."""
+    pc = {t: thread.entry for t, thread in enumerate(program.threads)}
+    for t, node, answer, _ in steps:
+        thread = program.threads[t]
+        if node < 0:
+            pc[t] = thread.entry if thread.kind == "loop" else -1
+            continue
+        at = thread.nodes[node]
+        pc[t] = at.next if isinstance(at, p.Do) else dict(at.branches)[answer or ""]
+    where = [
+        f"{program.threads[t].name} at {describe(program, (t, n))} ({place(program, (t, n))})"
+        for t, n in pc.items()
+        if n >= 0 and program.threads[t].kind != "setup"
+    ]
+    return f"a state is reachable from which no thread can move: {'; '.join(where)}"
+
+
+def access_level(judged: Iterable[Judged]) -> list[str]:
+    """Notes on hazards that change no value."""
+    return list(
+        dict.fromkeys(
+            f"{j.hazard.name}: unordered, but access-level only ({j.why or 'the bytes are the same'})"
+            for j in judged
+            if j.hazard.value_changing is False
+        )
+    )
+
+
+def assumptions(program: p.Program, platform: Platform) -> list[str]:
+    """What the verdict rests on besides the design."""
+    result = []
+    pageable = {i for i, o in enumerate(program.objects) if isinstance(o, p.Memory) and o.space == "pageable"}
+    copies = [n.operation for _, _, n in operations(program) if isinstance(n.operation, p.Copy)]
+    if any(c.src.id in pageable for c in copies if not isinstance(c.src, p.Local)):
+        result.append(f"pageable H2D sources: {platform.pageable_h2d} (S47, platform {platform.name})")
+    if any(c.dst.id in pageable for c in copies if not isinstance(c.dst, p.Local)):
+        result.append(f"pageable D2H: {platform.pageable_d2h} (S48, platform {platform.name})")
+    asked = {type(n.question) for t in program.threads for n in t.nodes if isinstance(n, p.Ask)}
+    locked = asked & {p.QueueFull, p.QueueHolds, p.CellEmpty, p.FlagIsSet, p.CounterAtLeast, p.TryLock}
+    if (locked and len(program.threads) > 1) or any(isinstance(o, p.Cell) for o in program.objects):
+        result.append("tests and cells go through a lock, so they order host threads")
+    return result
+
+
+def lints(program: p.Program) -> list[str]:
+    """Memory never written or never read, events recorded and never waited."""
+    read: set[int] = set()
+    written: set[int] = set()
+    recorded: set[int] = set()
+    waited: set[int] = set()
+    travels: set[int] = set()
+    memory = [i for i, o in enumerate(program.objects) if isinstance(o, p.Memory)]
+    loose = False
+    for _, _, node in operations(program):
+        op = node.operation
+        if isinstance(op, (p.Host, p.Launch)):
+            for access in op.accesses:
+                if not isinstance(access.target, p.Local):
+                    (written if access.mode == "w" else read).add(access.target.id)
+                else:
+                    loose = True
+        if isinstance(op, p.Copy):
+            read |= {op.src.id} if not isinstance(op.src, p.Local) else set()
+            written |= {op.dst.id} if not isinstance(op.dst, p.Local) else set()
+        if isinstance(op, (p.Memset, p.Item)):
+            target = op.dst if isinstance(op, p.Memset) else op.src
+            if not isinstance(target, p.Local):
+                (written if isinstance(op, p.Memset) else read).add(target.id)
+        if isinstance(op, p.Record) and not isinstance(op.event, p.Local):
+            recorded.add(op.event.id)
+        if isinstance(op, (p.EventSync, p.StreamWaitEvent)) and not isinstance(op.event, p.Local):
+            waited.add(op.event.id)
+        if isinstance(op, (p.Put, p.CellSet)):
+            travels |= {v.id for v in op.values if isinstance(v, (p.Obj, p.Slot))}
+        if isinstance(op, p.Give) and op.after is not None and not isinstance(op.after, p.Local):
+            waited.add(op.after.id)
+    for thread in program.threads:
+        for asked in thread.nodes:
+            if isinstance(asked, p.Ask) and isinstance(asked.question, p.EventQuery):
+                event = asked.question.event
+                waited |= set() if isinstance(event, p.Local) else {event.id}
+    result = []
+    for i in memory:
+        if i in travels and loose:
+            continue
+        if i in read and i not in written:
+            result.append(f"{program.objects[i].name} is read and never written")
+        if i in written and i not in read:
+            result.append(f"{program.objects[i].name} is written and never read")
+    result += [
+        f"{program.objects[i].name} is recorded and never waited on" for i in sorted(recorded - waited - travels)
+    ]
+    result += [f"{program.objects[i].name} is waited on and never recorded (S18: no wait)" for i in sorted(waited - recorded - travels)]  # fmt: skip
+    return result
+
+
+def unreached(program: p.Program, reached: set[tuple[int, int]]) -> list[tuple[str, tuple[int, int]]]:
+    """Operations that no run executes: (name, node). A place that any of its nodes reaches counts as reached."""
+    places = {program.threads[t].nodes[n].site for t, n in reached} - {-1}
+    result = []
+    for t, thread in enumerate(program.threads):
+        for i, node in enumerate(thread.nodes):
+            if isinstance(node, p.Do) and (t, i) not in reached and node.site not in places:
+                result.append((describe(program, (t, i)), (t, i)))
+    return list({key: (key, at) for key, at in result}.values())
+
+
+def one_sided(program: p.Program, answers: set[tuple[int, int, str]]) -> list[str]:
+    """Tests that always get the same answer."""
+    result = []
+    for t, thread in enumerate(program.threads):
+        for i, node in enumerate(thread.nodes):
+            if isinstance(node, p.Ask) and len(node.branches) > 1:
+                seen = [x for x, _ in node.branches if (t, i, x) in answers]
+                if len(seen) == 1 and not isinstance(node.question, (p.Choose, p.Maybe)):
+                    result.append(f"{type(node.question).__name__} at {place(program, (t, i))} is always {seen[0]!r}")
+    return list(dict.fromkeys(result))
+
+
+class Explainer:
+    """Side questions about one program, each answered by the explorer on an edited program."""
+
+    def __init__(self, program: p.Program, platform: Platform, environment: Environment) -> None:
+        self.program = program
+        self.platform = platform
+        self.environment = environment
+
+    def clean(self, program: p.Program, location: Location, environment: Environment | None = None) -> bool | None:
+        """Whether no hazard but of the same bytes is reachable at the location; None when that is not known."""
+        try:
+            search = Search(program, location, self.platform, environment or self.environment)
+            reach = search.run(Budget(states=SIDE_STATES, seconds=5.0))
+        except OutOfBudget:
+            return None
+        return all(h.kind == "same bytes" for h in reach.hazards)
+
+    def missing_edge(self, judged: Judged) -> str:
+        """The hazard as one sentence."""
+        h = judged.hazard
+        second = h.second
+        doing = "writes" if second.mode == "w" else "reads"
+        if h.kind == "UNDEFINED":
+            return f"{second.agent} reads {h.object} in step {second.step} before anything wrote it"
+        assert h.first is not None
+        before = "read" if h.first.mode == "r" else "write"
+        if judged.location.kind == "block" and h.new_owner and h.new_owner != h.object:
+            what = f"{h.new_owner}, in the block that was {h.object},"
+        else:
+            what = h.object
+        return (
+            f"{second.agent} {doing} {what} in step {second.step} ({second.operation}) while {h.first.operation} of step "
+            f"{h.first.step} on {h.first.agent} may still {before} it: nothing orders the end of the one before the other"
+        )
+
+    def _candidates(self, judged: Judged) -> list[tuple[str, p.Operation, tuple[int, int]]]:
+        """Single edges that the platform offers in front of the second access, existing events first."""
+        found, h = judged.found, judged.hazard
+        if found.first is None or h.first is None:
+            return []
+        t, n = found.second
+        events: list[p.Operand] = []
+        for _, _, node in operations(self.program):
+            op = node.operation
+            if isinstance(op, p.Record) and not isinstance(op.event, p.Local):
+                for one in (op.event, p.Slot(op.event.id, p.Turn()) if isinstance(op.event, p.Slot) else op.event):
+                    if one not in events and not (isinstance(one, p.Slot) and isinstance(one.index, p.Var)):
+                        events.append(one)
+        result: list[tuple[str, p.Operation, tuple[int, int]]] = []
+        thread = self.program.threads[t]
+        node2 = thread.nodes[n]
+        assert isinstance(node2, p.Do)
+        spot = place(self.program, (t, n))
+        stream = getattr(node2.operation, "stream", None)
+        first_stream = self._stream_of(found.first)
+        for event in events:
+            label = name(self.program, thread, event)
+            if not h.second.on_device:
+                result.append((f"{label}.synchronize() before {spot}", p.EventSync(event), (t, n)))
+            elif stream is not None:
+                result.append((f"{name(self.program, thread, stream)}.wait_event({label}) before {spot}", p.StreamWaitEvent(stream, event), (t, n)))  # fmt: skip
+                result.append((f"{label}.synchronize() before {spot}", p.EventSync(event), (t, n)))
+        if first_stream is not None:
+            label = self.program.objects[first_stream.id].name
+            if h.second.on_device and stream is not None and stream != first_stream:
+                result.append((f"{name(self.program, thread, stream)}.wait_stream({label}) before {spot}", p.WaitStream(stream, first_stream), (t, n)))  # fmt: skip
+            result.append((f"{label}.synchronize() before {spot}", p.StreamSync(first_stream), (t, n)))
+        result += self._lifetime(judged)
+        return result
+
+    def _lifetime(self, judged: Judged) -> list[tuple[str, p.Operation, tuple[int, int]]]:
+        """record_stream right behind the first access of a block that changed hands (S64, S65)."""
+        first = judged.found.first
+        if judged.location.kind != "block" or judged.location.id is None or first is None:
+            return []
+        node = self.program.threads[first[0]].nodes[first[1]]
+        assert isinstance(node, p.Do)
+        stream = self._stream_of(first)
+        locals_ = [o for o in operands(node.operation) if isinstance(o, p.Local)]
+        if stream is None or not locals_:
+            return []
+        thread = self.program.threads[first[0]]
+        source = locals_[-1]
+        spot = place(self.program, first)
+        return [(f"{name(self.program, thread, source)}.record_stream({self.program.objects[stream.id].name}) at {spot}",
+                 p.RecordStream(p.Local(source.id), stream), first)]  # fmt: skip
+
+    def _stream_of(self, at: tuple[int, int]) -> p.Obj | None:
+        node = self.program.threads[at[0]].nodes[at[1]]
+        stream = getattr(node.operation, "stream", None) if isinstance(node, p.Do) else None
+        return stream if isinstance(stream, p.Obj) else None
+
+    def fixes(self, judged: Judged, most: int = 3) -> list[str]:
+        """The cheapest single additions that leave no hazard at the location, each decided by the explorer."""
+        result = []
+        for text, operation, (t, n) in self._candidates(judged):
+            if len(result) < most and self.clean(edits.insert_before(self.program, t, n, operation), judged.location):
+                result.append(text)
+        return result
+
+    def masks(self, judged: Judged) -> list[str]:
+        """Environments under which the location shows no hazard: do not trust a debug run there."""
+        if self.environment.name != "bare":
+            return []
+        return [
+            e.name for e in ENVIRONMENTS.values() if e.name != "bare" and self.clean(self.program, judged.location, e)
+        ]
+
+    def protections(self, reached: list[Reach]) -> list[a.Protection]:
+        """For each reused object: the synchronisations whose absence alone would expose it, and the margin of rings."""
+        result = []
+        syncs = [(t, i) for t, thread in enumerate(self.program.threads) for i, n in enumerate(thread.nodes)
+                 if isinstance(n, p.Do) and isinstance(n.operation, edits.SYNCHRONISATIONS)]  # fmt: skip
+        merged: dict[str, tuple[list[str], int | None]] = {}
+        for reach in reached:
+            location = reach.location
+            assert location is not None
+            label = location.label(self.program)
+            needed: list[str] = []
+            if len(syncs) <= 12 and reach.size <= 2_000:
+                for at in syncs:
+                    if self.clean(edits.without(self.program, *at), location) is False:
+                        needed.append(f"{describe(self.program, at)} ({place(self.program, at)})")
+            merged[label] = (list(dict.fromkeys(needed)), self._margin(location, reach))
+        for label, (needed, margin) in merged.items():
+            by = tuple(needed) or ("program, stream and hand-over order; no single synchronisation is needed alone",)
+            result.append(a.Protection(label, by, margin))
+        return result
+
+    def _margin(self, location: Location, reach: Reach) -> int | None:
+        """Slots that the ring could lose: it is decided at smaller depths until one is refuted."""
+        if location.kind != "memory" or location.id is None or reach.size > 2_000:
+            return None
+        depth = getattr(self.program.objects[location.id], "depth", None)
+        if not depth or not edits.resizable(self.program, location.id):
+            return None
+        for smaller in range(depth - 1, 0, -1):
+            if not self.clean(edits.resized(self.program, location.id, smaller), location):
+                return int(depth - 1 - smaller)
+        return int(depth - 1)

@@ -1,0 +1,47 @@
+"""The separate checker of a reachable set: start covered, closed under every step, no hazard.
+
+It knows nothing of how the set was found: no order, no covering decisions, only the transition relation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from fencepost.proofs.explore.search import Reach, Search
+
+
+class Rejected(Exception):
+    """The set is no invariant; `args[0]` says which obligation fails."""
+
+
+def check(search: Search, reach: Reach) -> int:
+    """Validate `reach` against the transition relation of `search`; returns the number of stored states."""
+    layout = search.layout
+
+    def covered(s: Any) -> bool:
+        control, bits = layout.key(s)
+        return any(stored & bits == stored for stored, _ in reach.states.get(control, ()))
+
+    if not covered(search.start()):
+        raise Rejected("the start state is not covered")
+    for row in reach.states.values():
+        for _, state in row:
+            for after in search.successors(state):
+                if after.hazard is not None and after.hazard[0] != "same bytes":
+                    raise Rejected(f"a hazard is reachable: {after.hazard}")
+                after.hazard = None
+                if search.closed(after):
+                    continue
+                search.normalise(after)
+                if not covered(after):
+                    raise Rejected("a successor is not covered")
+    return reach.size
+
+
+def digest(search: Search, reach: Reach) -> str:
+    """SHA-256 over the sorted minimal states; equal for equal sets."""
+    h = hashlib.sha256(repr(search.location).encode())
+    for line in sorted(repr((control, sorted(b for b, _ in row))) for control, row in reach.states.items()):
+        h.update(line.encode())
+    return h.hexdigest()

@@ -1,0 +1,171 @@
+"""Normal forms of queues: without them the results outstanding multiply the states (theory: normal forms).
+
+For a queue that one thread alone fills, tests and empties, and whose items are only waited on and dropped:
+- *inert* items (nothing carried, nothing held) are the same item whatever their tag, because handling them is no
+  operation and every tag's handling ends at one node;
+- items behind the first one that surely hands the witness to the consumer count as carrying it too: the consumer has
+  it by then;
+- the queue starts with capacity - 1 inert items when every put is followed by "if full: get": popping one is no
+  operation, so the prologue is the same as the first steps behind such items.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.model import program as p
+from fencepost.proofs.explore.layout import Layout
+from fencepost.proofs.explore.state import BIT, State
+
+Item = tuple[str, int, tuple[Any, ...]]
+
+
+class QueueForm:
+    """The normal form of one queue; `applies` is False where its conditions do not hold."""
+
+    def __init__(self, program: p.Program, layout: Layout, oid: int) -> None:
+        queue = program.objects[oid]
+        assert isinstance(queue, p.Queue)
+        self.q = layout.queue[oid]
+        self.capacity = queue.capacity
+        self.kinds = dict(queue.items)
+        self.sure: dict[str, tuple[int, ...]] = {}
+        users = {t for t, thread in enumerate(program.threads) for n in thread.nodes if _uses(n, oid)}
+        self.applies = len(users) == 1 and self._handling(program.threads[next(iter(users))], oid)
+        self.prefilled = self.applies and self._guarded(oid)
+        tags = list(self.kinds)
+        self.canonical = tags[0] if tags else ""
+
+    def _handling(self, thread: p.Thread, oid: int) -> bool:
+        """Whether each tag's handling only waits and drops, and all end at one node."""
+        self.thread = thread
+        ends: set[int] = set()
+        gets = [(i, n) for i, n in enumerate(thread.nodes) if isinstance(n, p.Do) and isinstance(n.operation, p.Get) and n.operation.queue == oid]  # fmt: skip
+        if not gets or len({n.operation.tag for _, n in gets}) != len(gets):  # type: ignore[union-attr]
+            return False
+        for _, node in gets:
+            get = node.operation
+            assert isinstance(get, p.Get)
+            mine, waited, at = set(get.locals), [], node.next
+            while at != p.END:
+                after = thread.nodes[at]
+                if not isinstance(after, p.Do) or not self._no_operation(after.operation, mine):
+                    break
+                if isinstance(after.operation, p.EventSync) and isinstance(after.operation.event, p.Local):
+                    waited.append(get.locals.index(after.operation.event.id))
+                at = after.next
+            ends.add(at)
+            self.sure[get.tag] = tuple(waited)
+            # A value used beyond the handling is not inert.
+            if any(_mentions(thread.nodes[k], mine) for k in _from(thread, at)):
+                return False
+        return len(ends) == 1
+
+    def _no_operation(self, operation: p.Operation, mine: set[int]) -> bool:
+        """Whether the operation does nothing when what it got is inert."""
+        if isinstance(operation, p.EventSync):
+            return isinstance(operation.event, p.Local) and operation.event.id in mine
+        if isinstance(operation, p.Drop):
+            return operation.local in mine
+        return isinstance(operation, p.Host) and all(
+            isinstance(a.target, p.Local) and a.target.id in mine for a in operation.accesses
+        )  # fmt: skip
+
+    def _guarded(self, oid: int) -> bool:
+        """Whether the queue is only popped right behind a `full` that said yes, one test behind every put."""
+        nodes = self.thread.nodes
+        tests = [i for i, n in enumerate(nodes) if isinstance(n, p.Ask) and isinstance(n.question, p.QueueFull) and n.question.queue == oid]  # fmt: skip
+        if len(tests) != 1:
+            return False
+        test = nodes[tests[0]]
+        assert isinstance(test, p.Ask)
+        branches = dict(test.branches)
+        if set(branches) != {"yes", "no"}:
+            return False
+        popped = {branches["yes"]}
+        first = nodes[branches["yes"]] if branches["yes"] >= 0 else None
+        if isinstance(first, p.Ask) and isinstance(first.question, p.QueueTag):
+            popped |= {n for _, n in first.branches}
+        for i, n in enumerate(nodes):
+            if isinstance(n, p.Ask) and isinstance(n.question, p.QueueHolds) and n.question.queue == oid:
+                return False
+            if isinstance(n, p.Do) and isinstance(n.operation, p.Get) and n.operation.queue == oid and i not in popped:
+                return False
+            if isinstance(n, p.Do) and isinstance(n.operation, p.Put) and n.operation.queue == oid:
+                at = n.next
+                while at != tests[0]:  # straight from the put to the test
+                    if at < 0 or not isinstance(nodes[at], p.Do) or _uses(nodes[at], oid):
+                        return False
+                    at = nodes[at].next  # type: ignore[union-attr]
+        into = [i for i, n in enumerate(nodes) for k in _next(n) if k in popped and i not in (tests[0], branches["yes"])]
+        return not into and self.thread.kind == "loop"
+
+    def start(self, s: State) -> None:
+        """Fill with inert items up to one below the capacity."""
+        if self.prefilled and self.capacity > 1:
+            items, free, last_get, every = s.queues[self.q]
+            if not items:
+                s.queues[self.q] = ((self._item(0),) * (self.capacity - 1), free[:1], last_get, every)
+
+    def _item(self, bit: int) -> Item:
+        kinds = self.kinds[self.canonical]
+        sure = self.sure.get(self.canonical, ())
+        return self.canonical, bit, tuple(bit if k == p.EVENT and i in sure else 0 for i, k in enumerate(kinds))
+
+    def normalise(self, s: State) -> None:
+        """Rewrite the items into their normal form."""
+        items, free, last_get, every = s.queues[self.q]
+        result: list[Item] = []
+        carried = False
+        for tag, bit, values in items:
+            if any(not isinstance(v, int) or (k != p.EVENT and v) or v > BIT for v, k in zip(values, self.kinds[tag], strict=True)):  # fmt: skip
+                result.append((tag, bit, values))
+                carried = carried or bool(bit)
+            elif carried:
+                result.append(self._item(BIT))
+            elif bit or any(values[i] & BIT for i in self.sure.get(tag, ())):
+                carried = True
+                result.append(self._item(BIT))
+            else:
+                result.append(self._item(0))
+        s.queues[self.q] = (tuple(result), free, last_get, every)
+
+
+def _uses(node: p.Node, oid: int) -> bool:
+    what = node.operation if isinstance(node, p.Do) else node.question
+    return getattr(what, "queue", None) == oid
+
+
+def _next(node: p.Node) -> list[int]:
+    return [node.next] if isinstance(node, p.Do) else [n for _, n in node.branches]
+
+
+def _from(thread: p.Thread, at: int) -> set[int]:
+    """Nodes reachable from `at` within the turn."""
+    seen: set[int] = set()
+    todo = [at]
+    while todo:
+        n = todo.pop()
+        if n >= 0 and n not in seen:
+            seen.add(n)
+            todo += _next(thread.nodes[n])
+    return seen
+
+
+def _mentions(value: Any, locals_: set[int]) -> bool:
+    """Whether a node names one of these locals."""
+    if isinstance(value, p.Local):
+        return value.id in locals_
+    if isinstance(value, (p.Drop, p.Var)):
+        return value.local in locals_
+    if isinstance(value, p.Data):
+        return any(_mentions(getattr(value, name), locals_) for name in value.__struct_fields__)
+    if isinstance(value, tuple):
+        return any(_mentions(one, locals_) for one in value)
+    return False
+
+
+def queue_forms(program: p.Program, layout: Layout) -> list[QueueForm]:
+    """The forms that apply."""
+    forms = [QueueForm(program, layout, i) for i, o in enumerate(program.objects) if isinstance(o, p.Queue)]
+    return [f for f in forms if f.applies]

@@ -1,0 +1,81 @@
+"""A hazard of the explorer is told only after its run was replayed on the concrete event structure of the whole design."""
+
+from __future__ import annotations
+
+import msgspec
+from fencepost.model import answer as a
+from fencepost.model import events
+from fencepost.model import program as p
+from fencepost.model.platform import Environment, Platform
+from fencepost.proofs.explore.complete import complete
+from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.search import Found
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A replayed hazard: its run, the turns it needs, and in words why it does or does not change a value."""
+
+    hazard: a.Hazard
+    found: Found
+    location: Location
+    run: a.Run
+    turns: int
+    why: str
+
+
+def judge(
+    program: p.Program, location: Location, found: Found, platform: Platform, environment: Environment
+) -> Judged | str:
+    """Replay `found`; a string says why it could not be reproduced."""
+    label = f"{location.label(program)}: {found.kind} between {found.first} and {found.second}"
+    run = complete(program, found.steps, platform, environment)
+    if run is None:
+        return f"{label} was found, but its run could not be completed on the whole design"
+    structure = events.execute(program, run, platform=platform, environment=environment)
+    if not events.feasible(structure):
+        queries = sorted({_query(program, s) for s in run.steps} - {""})
+        return f"{label} was found only in a run whose query answers are impossible together ({', '.join(queries)})"
+    turns = len({(s.thread, n) for s, n in zip(run.steps, _turn_numbers(program, run), strict=True)})
+    if found.kind == "UNDEFINED":
+        undefined = [u for u in events.undefined_reads(structure) if _at(structure, u, found.second)]
+        if not undefined:
+            return f"{label} was found, but the replay reads nothing undefined there"
+        return Judged(events.undefined_hazard(structure, undefined[-1]), found, location, run, turns, "")
+    pairs = [
+        (i, j)
+        for i, j in events.conflicts(structure)
+        if _at(structure, i, found.first) and _at(structure, j, found.second)
+    ]
+    if not pairs:
+        return f"{label} was found, but the replay on the whole design orders the two accesses"
+    first, second = pairs[-1]
+    changes, why = events.value_change(structure, first, second)
+    hazard = events.hazard_of(structure, first, second)
+    if found.kind == "same bytes" and changes is None:
+        changes = False
+    return Judged(msgspec.structs.replace(hazard, value_changing=changes), found, location, run, turns, why)
+
+
+def _turn_numbers(program: p.Program, run: a.Run) -> list[int]:
+    """Turn of the thread at each step of the run."""
+    turn = [0] * len(program.threads)
+    result = []
+    for step in run.steps:
+        result.append(turn[step.thread])
+        node = program.threads[step.thread].nodes[step.node]
+        after = node.next if isinstance(node, p.Do) else dict(node.branches)[step.answer or ""]
+        if after == p.END:
+            turn[step.thread] += 1
+    return result
+
+
+def _query(program: p.Program, step: a.Step) -> str:
+    node = program.threads[step.thread].nodes[step.node]
+    if isinstance(node, p.Ask) and isinstance(node.question, (p.EventQuery, p.StreamQuery)):
+        return f"{type(node.question).__name__} of thread {program.threads[step.thread].name!r}"
+    return ""
+
+
+def _at(structure: events.Structure, access: object, node: tuple[int, int] | None) -> bool:
+    """Whether an access of the structure belongs to (thread, node)."""
+    return node is not None and structure.site(access) == node
