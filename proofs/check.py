@@ -17,6 +17,7 @@ from fencepost.proofs.explore import certify
 from fencepost.proofs.explore.compile import Unsupported
 from fencepost.proofs.explore.locations import Location, locations
 from fencepost.proofs.explore.search import Budget, Found, OutOfBudget, Reach, Search
+from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.judge import Judged, judge
 
 
@@ -62,6 +63,7 @@ class Checker:
         self.platform = platform
         self.environment = environment
         self.budget = budget
+        self.setting = Setting(program, platform, environment)
         self.strict = strict
         self.never = never
         self.reached: list[tuple[Search, Reach]] = []
@@ -96,7 +98,7 @@ class Checker:
     # ------------------------------------------------------------ exploration
 
     def _explore(self, location: Location | None) -> Reach:
-        search = Search(self.program, location, self.platform, self.environment)
+        search = Search(self.setting, location)
         reach = search.run(self.budget)
         self.reached.append((search, reach))
         for found in reach.hazards:

@@ -11,6 +11,7 @@ from fencepost.model.platform import ENVIRONMENTS, Environment, Platform
 from fencepost.proofs import edits
 from fencepost.proofs.explore.locations import Location, operands, operations
 from fencepost.proofs.explore.search import Budget, OutOfBudget, Reach, Search
+from fencepost.proofs.explore.setting import Setting
 
 if TYPE_CHECKING:
     from fencepost.proofs.judge import Judged
@@ -194,7 +195,7 @@ class Explainer:
     def clean(self, program: p.Program, location: Location, environment: Environment | None = None) -> bool | None:
         """Whether no hazard but of the same bytes is reachable at the location; None when that is not known."""
         try:
-            search = Search(program, location, self.platform, environment or self.environment)
+            search = Search(Setting(program, self.platform, environment or self.environment), location)
             reach = search.run(Budget(states=SIDE_STATES, seconds=5.0))
         except OutOfBudget:
             return None

@@ -12,11 +12,9 @@ from typing import Any
 import msgspec
 from fencepost.model import effects as e
 from fencepost.model import program as p
-from fencepost.model.operations import Context, lower
-from fencepost.model.platform import Environment, Platform
-from fencepost.proofs.explore.layout import Layout
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.memory import LocationRules
+from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.state import BIT, COMPLETE, RECORDED, State
 
 Apply = Callable[[State], "list[State] | None"]
@@ -49,31 +47,29 @@ class Unsupported(Exception):
 class Compiler:
     """Compiles all threads of one program for one location (None: control only, no memory)."""
 
-    def __init__(
-        self, program: p.Program, location: Location | None, platform: Platform, environment: Environment
-    ) -> None:
-        self.program = program
+    def __init__(self, setting: Setting, location: Location | None) -> None:
+        self.setting = setting
+        self.program = setting.program
         self.location = location
-        self.layout = Layout(program, environment)
-        self.platform = platform
-        self.environment = environment
-        self.queried = {type(q) for t in program.threads for n in t.nodes if isinstance(n, p.Ask) for q in [n.question]}
-        self.track_records = p.EventQuery in self.queried
+        self.layout = setting.layout
+        self.environment = setting.environment
+        self.track_records = setting.event_queries
 
-    def thread(self, t: int) -> list[DoNode | AskNode]:
-        """The nodes of thread `t`."""
-        return [ThreadCompiler(self, t).node(i) for i in range(len(self.program.threads[t].nodes))]
+    def thread(self, t: int, passed: set[int], skip: Callable[[int, int], int]) -> list[DoNode | AskNode | None]:
+        """The nodes of thread `t`; None for those that are passed over, `skip` finds the next kept one."""
+        compiler = ThreadCompiler(self, t, lambda node: skip(t, node))
+        return [None if i in passed else compiler.node(i) for i in range(len(self.program.threads[t].nodes))]
 
 
 class ThreadCompiler:
     """Compiles the nodes of one thread."""
 
-    def __init__(self, owner: Compiler, t: int) -> None:
+    def __init__(self, owner: Compiler, t: int, skip: Callable[[int], int]) -> None:
+        self.skip = skip
         self.o = owner
         self.t = t
         self.layout = owner.layout
         self.source = owner.program.threads[t]
-        self.context = Context(owner.program, self.source, owner.platform, owner.environment)
         self.touches: set[Any] = set()
         self.memory = LocationRules(owner.location, owner.layout, t, self.touches)
 
@@ -84,9 +80,10 @@ class ThreadCompiler:
         self.memory.node = i
         if isinstance(node, p.Ask):
             ready, answers = self._question(node.question, tuple(a for a, _ in node.branches))
-            return AskNode(ready, answers, dict(node.branches), frozenset(self.touches))
-        effects = [f for effect in lower(node.operation, self.context) for f in self._effect(effect)]
-        return DoNode(self._ready(node.operation), tuple(effects), node.next, frozenset(self.touches))
+            branches = {a: self.skip(n) for a, n in node.branches}
+            return AskNode(ready, answers, branches, frozenset(self.touches))
+        effects = [f for effect in self.o.setting.lowered[self.t, i] for f in self._effect(effect)]
+        return DoNode(self._ready(node.operation), tuple(effects), self.skip(node.next), frozenset(self.touches))
 
     # ------------------------------------------------------------ effects
 

@@ -20,15 +20,19 @@ def complete(program: p.Program, path: Path, platform: Platform, environment: En
     player = Player(program, platform, environment)
     steps: list[Step] = []
     skipping: set[int] = set()
+    turn = [0] * len(program.threads)
     for thread, node, answer, got in path:
         if node < 0:
             skipping.discard(thread)
+            if not _finish(program, player, thread, turn[thread], steps):
+                return None
+            turn[thread] += 1
             continue
         if thread in skipping:
             if player.pc(thread) != node:
                 continue
             skipping.discard(thread)
-        if player.pc(thread) != node:
+        if not _reach(program, player, thread, node, steps):
             return None
         step = Step(thread, node, answer, 0 if got else None)
         if answer is not None:
@@ -44,3 +48,27 @@ def complete(program: p.Program, path: Path, platform: Platform, environment: En
             return None
         steps.append(step)
     return Run(tuple(steps))
+
+
+def _reach(program: p.Program, player: Player, thread: int, node: int, steps: list[Step]) -> bool:
+    """Run the operations that the exploration passed over, up to `node`."""
+    while player.pc(thread) != node:
+        at = player.pc(thread)
+        if at < 0 or not isinstance(program.threads[thread].nodes[at], p.Do):
+            return False
+        step = Step(thread, at)
+        player.step(step)
+        steps.append(step)
+    return True
+
+
+def _finish(program: p.Program, player: Player, thread: int, turn: int, steps: list[Step]) -> bool:
+    """Run what is left of the thread's turn, which the exploration passed over."""
+    while not player.finished(thread) and player.turn(thread) == turn:
+        at = player.pc(thread)
+        if not isinstance(program.threads[thread].nodes[at], p.Do) or not player.enabled(thread):
+            return False
+        step = Step(thread, at)
+        player.step(step)
+        steps.append(step)
+    return True

@@ -209,10 +209,9 @@ class Layout:
 
         return answers
 
-    def end_turn(self, s: State, t: int, loop: bool) -> None:
-        """The thread's turn is over: positions move on, locals die, the thread starts again or is done."""
-        thread = self.program.threads[t]
-        s.pc[t] = thread.entry if loop else DONE
+    def end_turn(self, s: State, t: int, pc: int) -> None:
+        """The thread's turn is over: positions move on, locals die, the thread goes on at `pc`."""
+        s.pc[t] = pc
         s.turns[t] = min(s.turns[t] + 1, self.turn_cap[t])
         for var, depth in self.turn_vars(t):
             s.pos[var] = (s.pos[var] + 1) % depth

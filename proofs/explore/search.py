@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 from fencepost.model import program as p
-from fencepost.model.platform import Environment, Platform
 from fencepost.proofs.explore.compile import AskNode, Compiler, DoNode
 from fencepost.proofs.explore.fifo import queue_forms
 from fencepost.proofs.explore.layout import DONE
 from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.setting import Setting
+from fencepost.proofs.explore.slicing import dropped
 from fencepost.proofs.explore.state import State
 
 
@@ -77,29 +78,40 @@ class Reach(msgspec.Struct):
 class Search:
     """Transition relation of one program for one location, and the search over it."""
 
-    def __init__(
-        self, program: p.Program, location: Location | None, platform: Platform, environment: Environment
-    ) -> None:
-        compiler = Compiler(program, location, platform, environment)
-        self.program = program
+    def __init__(self, setting: Setting, location: Location | None, sliced: bool = True) -> None:
+        compiler = Compiler(setting, location)
+        self.program = program = setting.program
         self.location = location
         self.layout = compiler.layout
-        self.code: list[list[DoNode | AskNode]] = [compiler.thread(t) for t in range(len(program.threads))]
+        self.passed = dropped(setting, location) if sliced else [set() for _ in program.threads]
+        self.entry = [self.skip(t, thread.entry) for t, thread in enumerate(program.threads)]
+        self.code: list[list[DoNode | AskNode | None]] = [
+            compiler.thread(t, self.passed[t], self.skip) for t in range(len(program.threads))
+        ]
         self.setups = [t for t, thread in enumerate(program.threads) if thread.kind == "setup"]
         self.loops = [thread.kind == "loop" for thread in program.threads]
         seen: dict[Any, set[int]] = {}
         for t, nodes in enumerate(self.code):
             for node in nodes:
-                for what in node.touches:
+                for what in node.touches if node is not None else ():
                     seen.setdefault(what, set()).add(t)
         shared = {what for what, threads in seen.items() if len(threads) > 1}
-        self.visible = [[bool(node.touches & shared) for node in nodes] for nodes in self.code]
+        self.visible = [[node is not None and bool(node.touches & shared) for node in nodes] for nodes in self.code]
         self.forms = queue_forms(program, self.layout) if location is not None else []
         self.agents = [t for t, thread in enumerate(program.threads) if thread.kind != "setup"]
+
+    def skip(self, t: int, node: int) -> int:
+        """The first node from `node` on that is not passed over."""
+        while node in self.passed[t]:
+            at = self.program.threads[t].nodes[node]
+            assert isinstance(at, p.Do)
+            node = at.next
+        return node
 
     def start(self) -> State:
         """The normalised start state."""
         s = self.layout.start(self.location)
+        s.pc = list(self.entry)
         for form in self.forms:
             form.start(s)
         self.normalise(s)
@@ -124,7 +136,9 @@ class Search:
         """Whether thread `t` can run its next node."""
         if s.pc[t] < 0:
             return True
-        test = self.code[t][s.pc[t]].ready
+        node = self.code[t][s.pc[t]]
+        assert node is not None
+        test = node.ready
         return test is None or test(s)
 
     def successors(self, s: State) -> Iterator[State]:
@@ -133,7 +147,7 @@ class Search:
         for t in runnable:
             # Not at the start of a turn: every cycle passes one, and there all threads are expanded, so none starves.
             pc = s.pc[t]
-            if pc >= 0 and pc != self.program.threads[t].entry and not self.visible[t][pc] and self.ready(s, t):
+            if pc >= 0 and pc != self.entry[t] and not self.visible[t][pc] and self.ready(s, t):
                 runnable = [t]
                 break
         for t in runnable:
@@ -159,7 +173,8 @@ class Search:
                 else:
                     stack.append((n, False))
 
-    def _node(self, s: State, t: int, pc: int, node: DoNode | AskNode) -> list[State]:
+    def _node(self, s: State, t: int, pc: int, node: DoNode | AskNode | None) -> list[State]:
+        assert node is not None
         if isinstance(node, AskNode):
             result = []
             for answer, n in node.answers(s):
@@ -187,7 +202,7 @@ class Search:
         return states
 
     def _end(self, s: State, t: int) -> None:
-        self.layout.end_turn(s, t, self.loops[t])
+        self.layout.end_turn(s, t, self.entry[t] if self.loops[t] else DONE)
         s.trail = ((t, -1, None), s.trail)
         if t in self.setups:
             carried = s.tb[t]
@@ -244,7 +259,22 @@ class Search:
                     heapq.heappush(heap, (turns + ended, steps + added, count, n))
             if not moved and any(s.pc[t] != DONE for t in self.agents):
                 reach.stuck.append(self._steps(s))
+        self._passed_over(reach)
         return reach
+
+    def _passed_over(self, reach: Reach) -> None:
+        """Nodes that were passed over count as reached when what leads to them was."""
+        for t, thread in enumerate(self.program.threads):
+            heads = [thread.entry]
+            for i, node in enumerate(thread.nodes):
+                if isinstance(node, p.Do):
+                    heads += [node.next] if (t, i) in reach.nodes else []
+                else:
+                    heads += [n for answer, n in node.branches if (t, i, answer) in reach.answers]
+            for head in heads:
+                while head in self.passed[t]:
+                    reach.nodes.add((t, head))
+                    head = thread.nodes[head].next  # type: ignore[union-attr]
 
     def _store(self, reach: Reach, s: State) -> bool:
         """Enter `s` unless a stored state covers it; drop what it covers."""
