@@ -37,22 +37,22 @@ def judge(
         return f"{label} was found only in a run whose query answers are impossible together ({', '.join(queries)})"
     turns = len({(s.thread, n) for s, n in zip(run.steps, _turn_numbers(program, run), strict=True)})
     if found.kind == "UNDEFINED":
-        undefined = [u for u in events.undefined_reads(structure) if _at(structure, u, found.second)]
+        undefined = [u for u in events.undefined_reads(structure) if _at(structure, u, found.second, location)]
         if not undefined:
             return f"{label} was found, but the replay reads nothing undefined there"
         return Judged(events.undefined_hazard(structure, undefined[-1]), found, location, run, turns, "")
     pairs = [
         (i, j)
         for i, j in events.conflicts(structure)
-        if _at(structure, i, found.first) and _at(structure, j, found.second)
+        if _at(structure, i, found.first, location) and _at(structure, j, found.second, location)
     ]
     if not pairs:
         return f"{label} was found, but the replay on the whole design orders the two accesses"
     first, second = pairs[-1]
     changes, why = events.value_change(structure, first, second)
     hazard = events.hazard_of(structure, first, second)
-    if found.kind == "same bytes" and changes is None:
-        changes = False
+    if changes is None:
+        run, changes, why = _prolong(program, run, (first, second), platform, environment)
     return Judged(msgspec.structs.replace(hazard, value_changing=changes), found, location, run, turns, why)
 
 
@@ -76,6 +76,52 @@ def _query(program: p.Program, step: a.Step) -> str:
     return ""
 
 
-def _at(structure: events.Structure, access: object, node: tuple[int, int] | None) -> bool:
-    """Whether an access of the structure belongs to (thread, node)."""
-    return node is not None and structure.site(access) == node
+def _at(structure: events.Structure, access: int, node: tuple[int, int] | None, location: Location) -> bool:
+    """Whether an access of the structure belongs to (thread, node) and may touch the location."""
+    made, touched = structure.accesses[access]
+    by = structure.nodes[made]
+    if node is None or (by.thread, structure.run.steps[by.step].node) != node:
+        return False
+    key = touched.key
+    return key.id == location.id if location.kind in ("memory", "pool") else key.kind == "block"
+
+
+EXTRA_STEPS = 400
+"""Host steps by which a run is prolonged in search of a reader that tells two orders of writes apart."""
+
+
+def _prolong(
+    program: p.Program, run: a.Run, pair: tuple[int, int], platform: Platform, environment: Environment
+) -> tuple[a.Run, bool | None, str]:
+    """Go on with the run, all threads in turn and choices in rotation, until some reader sees who won the race."""
+    player = events.Player(program, platform, environment)
+    player.play(run)
+    steps = list(run.steps)
+    asked = 0
+    outcome: tuple[bool | None, str] = (None, "no reader within the steps tried")
+    ended = [player.turn(t) for t in range(len(program.threads))]
+    while len(steps) < len(run.steps) + EXTRA_STEPS:
+        movable = [t for t in range(len(program.threads)) if player.enabled(t)]
+        if not movable:
+            break
+        t = min(movable, key=player.turn)
+        while player.enabled(t):
+            node = player.pc(t)
+            answers = player.possible_answers(t)
+            answer = answers[asked % len(answers)] if answers else None
+            asked += len(answers) > 1
+            step = a.Step(t, node, answer)
+            try:
+                player.step(step)
+            except events.InvalidRun:
+                return run, *outcome
+            steps.append(step)
+            if player.turn(t) != ended[t] or len(steps) >= len(run.steps) + EXTRA_STEPS:
+                break
+        ended[t] = player.turn(t)
+        longer = a.Run(tuple(steps))
+        structure = events.execute(program, longer, platform=platform, environment=environment)
+        outcome = events.value_change(structure, *pair)
+        if outcome[0] is not None:
+            return longer, *outcome
+    return run, *outcome

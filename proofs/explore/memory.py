@@ -95,7 +95,7 @@ class LocationRules:
         assert self.location is not None
         t, node, write, same = self.t, self.node, access.mode == "w", access.same_bytes
         blocks = self.location.kind == "block"
-        defines = write and self._defines(access.target.part)
+        defines = write and not same and self._defines(access.target.part)
         epochs = self.layout.has_same_bytes
         self.touches.add("location")
 

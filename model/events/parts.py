@@ -1,0 +1,84 @@
+"""Which bytes an access touches: a key that names the buffer, and parts in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Union
+
+from fencepost.model import program as p
+
+
+class Row(NamedTuple):
+    """`buf[r]` with the index or handle known."""
+
+    number: int
+
+
+Piece = Union[p.Named, p.Span, p.Anything, Row]
+Path = tuple[Piece, ...]
+"""A part of a part of ...; empty is the whole buffer. A view of a part narrows once more at every use."""
+
+
+class Key(NamedTuple):
+    """A buffer. `kind` "memory" (slot `number` of object `id`), "pool" (token of pool `id`), "block" (allocator's
+    block `number` as the run names it) or "fresh" (a block that nothing else in the run shares)."""
+
+    kind: str
+    id: int
+    number: int
+
+
+class Ref(NamedTuple):
+    """A reference to memory, as locals, queue items and cells hold it."""
+
+    key: Key
+    path: Path = ()
+    tenant: int | None = None
+    """The allocation that it belongs to; None for memory that no caching allocator handed out."""
+    attributed: bool = True
+    """Whether the host allocator can tell whose bytes a copy uses (S84)."""
+
+
+class EventKey(NamedTuple):
+    """An event: slot of an object, or (-1, n) for the n-th one made in a body."""
+
+    id: int
+    slot: int
+
+
+Value = Union[Ref, EventKey, int]
+
+
+def pieces_overlap(a: Piece, b: Piece) -> bool:
+    """Named parts of different names, spans without a common element and rows of different index are disjoint."""
+    if isinstance(a, p.Named) and isinstance(b, p.Named):
+        return a.name == b.name
+    if isinstance(a, p.Span) and isinstance(b, p.Span):
+        return a.start < b.stop and b.start < a.stop
+    if isinstance(a, Row) and isinstance(b, Row):
+        return a.number == b.number
+    return True  # an unknown part, or two ways of cutting that cannot be compared
+
+
+def paths_overlap(a: Path, b: Path) -> bool:
+    """Whether two parts of one buffer may share a byte."""
+    for x, y in zip(a, b):  # noqa: B905  a shorter path is the larger part
+        if not pieces_overlap(x, y):
+            return False
+        if x != y or isinstance(x, p.Anything):
+            return True  # they may share bytes here, and what lies below is measured differently
+    return True
+
+
+def covers(a: Path, b: Path) -> bool:
+    """Whether part `a` surely contains part `b`."""
+    for depth, x in enumerate(a):
+        if depth >= len(b):
+            return False
+        y = b[depth]
+        if isinstance(x, p.Anything):
+            return False
+        if x == y:
+            continue
+        inside = isinstance(x, p.Span) and isinstance(y, p.Span) and x.start <= y.start and y.stop <= x.stop
+        return inside and depth == len(a) - 1
+    return True

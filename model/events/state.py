@@ -1,0 +1,399 @@
+"""Concrete host state, played one host step at a time, with the vector clocks of everything that carries an edge.
+
+Device work has no state of its own: an item's clock is fixed when it is enqueued, because every edge into it comes
+from a host step or an item that is already there. So the run's host steps determine the happens-before relation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fencepost.model import effects as e
+from fencepost.model import program as p
+from fencepost.model.answer import Run, Step
+from fencepost.model.events.clocks import Clock, VectorClocks, merged
+from fencepost.model.events.hosts import DesignError, InvalidRun, Named
+from fencepost.model.events.parts import EventKey, Key, Path
+from fencepost.model.events.questions import HostTests
+from fencepost.model.operations import Context, lower
+from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
+
+__all__ = ["DesignError", "FalseQuery", "InvalidRun", "Node", "Player", "Touched"]
+
+
+class Touched(NamedTuple):
+    """One access with its operand resolved."""
+
+    key: Key
+    path: Path
+    tenant: int | None
+    write: bool
+    same_bytes: bool
+    harm: str
+
+
+class Node(NamedTuple):
+    """Something that accesses memory or runs on a stream: a host access or a device item.
+
+    `agent` and `tick` place its end, `clock` is what its start comes after (its own component is `tick`).
+    """
+
+    step: int
+    thread: int
+    turn: int
+    stream: tuple[int, int] | None
+    """Object and slot of the stream; None for a host access."""
+    agent: int
+    tick: int
+    clock: Clock
+    accesses: tuple[Touched, ...]
+
+
+class FalseQuery(NamedTuple):
+    """A query that said "no": at `clock` not all of `items` (agent, tick) had ended."""
+
+    step: int
+    clock: Clock
+    items: tuple[tuple[int, int], ...]
+
+
+class Capture(NamedTuple):
+    """What a record captured: clock, the agent that handed it out, the last items, and the call's own clock."""
+
+    clock: Clock
+    source: int
+    items: dict[int, int]
+    """Agent -> tick of the last item of each stream that must end first."""
+    call: Clock
+
+
+class Player(HostTests):
+    """Plays host steps from the start. After an `InvalidRun` the player is unusable: copy it before trying.
+
+    `total_order` adds the order of host calls on every shared object, for the feasibility test (theory section 2).
+    """
+
+    def __init__(self, program: p.Program, platform: Platform = PLATFORMS["cuda"], environment: Environment = BARE,
+                 *, keep: bool = True, total_order: bool = False) -> None:  # fmt: skip
+        self.program = program
+        self.platform = platform
+        self.environment = environment
+        self.keep = keep
+        self.total_order = total_order
+        threads = program.threads
+        self.fifos = _fifos(program, environment)
+        agents = len(threads) + len(set(self.fifos.values()))
+        self.clocks = VectorClocks(agents)
+        self.tails: list[dict[int, int]] = [{} for _ in range(agents)]
+        self.calls: list[Clock] = [[0] * agents] * agents  # of the enqueue calls of each stream so far
+        self.captures: dict[EventKey, Capture] = {}
+        self.nodes: list[Node] = []
+        self.false_queries: list[FalseQuery] = []
+        self.steps = 0
+        self._pc = [thread.entry for thread in threads]
+        self._turn = [0] * len(threads)
+        self._done = [thread.entry == p.END for thread in threads]
+        self._started = [False] * len(threads)
+        self._lowered: dict[tuple[int, int], tuple[e.Effect, ...]] = {}
+        self._init_host()
+
+    def copy(self) -> Player:
+        """An independent player in the same state."""
+        other = Player.__new__(Player)
+        other.__dict__.update(self.__dict__)
+        other.clocks = self.clocks.copy()
+        for name in ("calls", "captures", "nodes", "false_queries", "_pc", "_turn", "_done", "_started"):
+            setattr(other, name, getattr(self, name).copy())
+        other.tails = self.tails[:]
+        self._copy_host(other)
+        return other
+
+    # ------------------------------------------------------------ where the threads are
+
+    def pc(self, thread: int) -> int:
+        """The node that the thread runs next (END when it is finished)."""
+        return p.END if self._done[thread] else self._pc[thread]
+
+    def turn(self, thread: int) -> int:
+        """The thread's turn, from 0."""
+        return self._turn[thread]
+
+    def finished(self, thread: int) -> bool:
+        """Whether a setup thread or script has ended."""
+        return self._done[thread]
+
+    def node(self, thread: int) -> p.Node:
+        """The node that the thread runs next."""
+        return self.program.threads[thread].nodes[self._pc[thread]]
+
+    def enabled(self, thread: int) -> bool:
+        """Whether the thread can make its next step now."""
+        if self._done[thread]:
+            return False
+        if self.program.threads[thread].kind != "setup" and not self._setup_done():
+            return False
+        node = self.node(thread)
+        return not self._obstacle(thread, node.operation if isinstance(node, p.Do) else node.question)
+
+    def _why_not(self, thread: int) -> str:
+        """Why a thread that has not ended cannot make its next step."""
+        if self.program.threads[thread].kind != "setup" and not self._setup_done():
+            return "setup has not ended"
+        node = self.node(thread)
+        return self._obstacle(thread, node.operation if isinstance(node, p.Do) else node.question)
+
+    def possible_answers(self, thread: int) -> tuple[str, ...]:
+        """The branches that the state allows, in branch order; empty unless the thread is at a question."""
+        node = self.node(thread)
+        if self._done[thread] or not isinstance(node, p.Ask):
+            return ()
+        allowed = self._answers(thread, node.question)
+        return tuple(answer for answer, _ in node.branches if answer in allowed)
+
+    def _setup_done(self) -> bool:
+        return all(done or t.kind != "setup" for done, t in zip(self._done, self.program.threads, strict=True))
+
+    # ------------------------------------------------------------ steps
+
+    def step(self, step: Step) -> None:
+        """Run one host step. Raises `InvalidRun` when it is not possible in this state."""
+        thread = step.thread
+        if not 0 <= thread < len(self.program.threads):
+            self.refuse(step, f"there is no thread {thread}")
+        if self._done[thread]:
+            self.refuse(step, "the thread has ended")
+        if self._pc[thread] != step.node:
+            self.refuse(step, f"the thread is at node {self._pc[thread]}")
+        if not self.enabled(thread):
+            self.refuse(step, self._why_not(thread))
+        if not self._started[thread]:
+            self._start(thread)
+        node = self.node(thread)
+        if isinstance(node, p.Do):
+            if step.answer is not None:
+                self.refuse(step, "an operation takes no answer")
+            for effect in self._effects(thread, step.node, node):
+                _EFFECTS[type(effect)](self, effect, step)
+            following = node.next
+        else:
+            following = self._ask(step, node)
+        self.steps += 1
+        if following == p.END:
+            self._end_turn(thread)
+        else:
+            self._pc[thread] = following
+
+    def play(self, run: Run) -> None:
+        """All steps of a run."""
+        for step in run.steps:
+            self.step(step)
+
+    def refuse(self, step: Step, why: str, error: type[InvalidRun] = InvalidRun) -> None:
+        """Raise `error` for the current step."""
+        threads = self.program.threads
+        name = threads[step.thread].name if 0 <= step.thread < len(threads) else "?"
+        what = "" if step.answer is None else f", answer {step.answer!r}"
+        raise error(f"step {self.steps} ({name}, node {step.node}{what}): {why}")
+
+    def _effects(self, thread: int, index: int, node: p.Do) -> tuple[e.Effect, ...]:
+        found = self._lowered.get((thread, index))
+        if found is None:
+            context = Context(self.program, self.program.threads[thread], self.platform, self.environment)
+            found = self._lowered[(thread, index)] = lower(node.operation, context)
+        return found
+
+    def _start(self, thread: int) -> None:
+        self._started[thread] = True
+        if self.program.threads[thread].kind != "setup":
+            for other, t in enumerate(self.program.threads):
+                if t.kind == "setup":
+                    self.clocks.sync(thread, self.clocks.snapshot(other), other)
+
+    def _end_turn(self, thread: int) -> None:
+        self._release_locals(thread)
+        self._turn[thread] += 1
+        self._pc[thread] = self.program.threads[thread].entry
+        if self.program.threads[thread].kind != "loop":
+            self._done[thread] = True
+
+    def _ask(self, step: Step, node: p.Ask) -> int:
+        branches = dict(node.branches)
+        if step.answer not in branches:
+            self.refuse(step, f"the question has no branch {step.answer!r}, only {', '.join(branches)}")
+        assert step.answer is not None
+        allowed = self._answers(step.thread, node.question)
+        if step.answer not in allowed:
+            self.refuse(step, f"in this state the answer can only be {' or '.join(sorted(allowed)) or 'none'}")
+        question = node.question
+        if isinstance(question, (p.EventQuery, p.StreamQuery)):
+            self._query(step, question)
+        else:
+            self._answered(step.thread, question, step.answer)
+        return branches[step.answer]
+
+    # ------------------------------------------------------------ streams and events
+
+    def stream(self, thread: int, operand: p.Operand) -> Named:
+        """The object and slot of a stream."""
+        return self._named(thread, operand)
+
+    def _fifo(self, thread: int, operand: p.Operand) -> int:
+        fifo = self.fifos[self.stream(thread, operand)]
+        self._order(("stream", fifo), thread)
+        return fifo
+
+    def _touch(self, effect: e.Touch, step: Step) -> None:
+        tick = self.clocks.touch(step.thread)
+        if self.keep:
+            accesses = tuple(self._resolve(step, a) for a in effect.accesses)
+            clock = self.clocks.snapshot(step.thread)
+            turn = self._turn[step.thread]
+            self.nodes.append(Node(self.steps, step.thread, turn, None, step.thread, tick, clock, accesses))
+
+    def _enqueue(self, effect: e.Enqueue, step: Step) -> None:
+        thread = step.thread
+        fifo = self._fifo(thread, effect.stream)
+        tick = self.clocks.launch(thread, fifo)
+        self.tails[fifo] = {fifo: tick}
+        self._called(thread, fifo)
+        if self.keep:
+            accesses = tuple(self._resolve(step, a) for a in effect.accesses)
+            clock = self.clocks.snapshot(fifo)
+            stream = self.stream(thread, effect.stream)
+            self.nodes.append(Node(self.steps, thread, self._turn[thread], stream, fifo, tick, clock, accesses))
+
+    def _called(self, thread: int, fifo: int) -> None:
+        """A "no" of `stream.query()` comes after every call that put work or a wait there."""
+        self.calls[fifo] = merged(self.calls[fifo], self.clocks.now[thread])
+
+    def _resolve(self, step: Step, access: p.Access) -> Touched:
+        ref = self._memory(step, access.target)
+        return Touched(ref.key, ref.path, ref.tenant, access.mode == "w", access.same_bytes, access.harm)
+
+    def _capture(self, thread: int, fifo: int) -> Capture:
+        """A record at the tail of a stream. It is an item, so it also starts after its call (S2, S19)."""
+        clock = self.clocks.record(thread, fifo)
+        return Capture(clock, fifo, self.tails[fifo], self.clocks.snapshot(thread))
+
+    def _record_clock(self, thread: int, fifo: int) -> Clock:
+        self._order(("stream", fifo), thread)
+        return self._capture(thread, fifo).clock
+
+    def _captured(self, event: EventKey) -> Clock | None:
+        capture = self.captures.get(event)
+        return None if capture is None else capture.clock
+
+    def _used_event(self, step: Step, operand: p.Operand) -> EventKey:
+        event = self._event(step, operand)
+        self._order(("event", event), step.thread)
+        return event
+
+    def _record_event(self, effect: e.RecordEvent, step: Step) -> None:
+        event = self._used_event(step, effect.event)
+        self.captures[event] = self._capture(step.thread, self._fifo(step.thread, effect.stream))
+
+    def _join_event(self, effect: e.JoinEvent, step: Step) -> None:
+        capture = self.captures.get(self._used_event(step, effect.event))
+        if capture is not None:  # never recorded: returns at once (S18)
+            self.clocks.sync(step.thread, capture.clock, capture.source)
+
+    def _join_stream(self, effect: e.JoinStream, step: Step) -> None:
+        self._join_fifo(step.thread, self._fifo(step.thread, effect.stream))
+
+    def _join_fifo(self, thread: int, fifo: int) -> None:
+        self.clocks.sync(thread, self.clocks.snapshot(fifo), fifo)
+
+    def _join_device(self, effect: e.JoinDevice, step: Step) -> None:
+        for (id_, _slot), fifo in self.fifos.items():
+            stream = self.program.objects[id_]
+            assert isinstance(stream, p.Stream)
+            if stream.gpu == effect.gpu and stream.process == effect.process:
+                self._order(("stream", fifo), step.thread)
+                self._join_fifo(step.thread, fifo)
+
+    def _stream_waits(self, thread: int, fifo: int, capture: Capture) -> None:
+        self.clocks.wait(thread, fifo, capture.clock, capture.source)
+        tail = dict(self.tails[fifo])
+        for agent, tick in capture.items.items():
+            tail[agent] = max(tick, tail.get(agent, 0))
+        self.tails[fifo] = tail
+        self._called(thread, fifo)
+
+    def _stream_joins_event(self, effect: e.StreamJoinsEvent, step: Step) -> None:
+        capture = self.captures.get(self._used_event(step, effect.event))
+        fifo = self._fifo(step.thread, effect.stream)
+        if capture is not None:  # never recorded: does nothing (S18)
+            self._stream_waits(step.thread, fifo, capture)
+
+    def _stream_joins_stream(self, effect: e.StreamJoinsStream, step: Step) -> None:
+        capture = self._capture(step.thread, self._fifo(step.thread, effect.other))
+        self._stream_waits(step.thread, self._fifo(step.thread, effect.stream), capture)
+
+    def _note_use(self, effect: e.NoteUse, step: Step) -> None:
+        self._note(self._memory(step, effect.block), self.stream(step.thread, effect.stream), effect.space)
+
+    def _pending(self, thread: int, items: dict[int, int]) -> tuple[tuple[int, int], ...]:
+        """The items whose end the thread does not know of."""
+        known = self.clocks.now[thread]
+        return tuple((agent, tick) for agent, tick in items.items() if known[agent] < tick)
+
+    def _query_items(self, thread: int, question: p.EventQuery | p.StreamQuery) -> dict[int, int]:
+        if isinstance(question, p.StreamQuery):
+            return self.tails[self.fifos[self.stream(thread, question.stream)]]
+        capture = self.captures.get(self._event(Step(thread, self._pc[thread]), question.event))
+        return {} if capture is None else capture.items
+
+    def _query_answers(self, thread: int, question: p.EventQuery | p.StreamQuery) -> set[str]:
+        pending = self._pending(thread, self._query_items(thread, question))
+        return {"yes", "no"} if pending else {"yes"}
+
+    def _query(self, step: Step, question: p.EventQuery | p.StreamQuery) -> None:
+        """S24, S34. "yes": as a synchronize. "no": after the record (or enqueue) call, and work is still pending."""
+        thread = step.thread
+        items = self._query_items(thread, question)
+        if isinstance(question, p.StreamQuery):
+            fifo = self._fifo(thread, question.stream)
+            clock, source, call = self.clocks.snapshot(fifo), fifo, self.calls[fifo]
+        else:
+            capture = self.captures.get(self._used_event(step, question.event))
+            if capture is None:
+                return
+            clock, source, call = capture.clock, capture.source, capture.call
+        if step.answer == "yes":
+            self.clocks.sync(thread, clock, source)
+            return
+        self.clocks.absorb(thread, call)
+        self.false_queries.append(FalseQuery(self.steps, self.clocks.snapshot(thread), tuple(items.items())))
+
+
+def _fifos(program: p.Program, environment: Environment) -> dict[Named, int]:
+    """The agent of each stream slot; with one hardware queue all streams of a GPU and process share one (S115)."""
+    agents: dict[Any, int] = {}
+    fifos: dict[Named, int] = {}
+    for id_, stream in enumerate(program.objects):
+        if isinstance(stream, p.Stream):
+            for slot in range(stream.depth or 1):
+                shared = ("queue", stream.gpu, stream.process) if environment.one_queue else (id_, slot)
+                fifos[(id_, slot)] = agents.setdefault(shared, len(program.threads) + len(agents))
+    return fifos
+
+
+def _host(player: Player, effect: Any, step: Step) -> None:
+    player.host_effect(effect, step)
+
+
+_EFFECTS: dict[type, Callable[[Player, Any, Step], None]] = {
+    e.Touch: Player._touch,
+    e.Enqueue: Player._enqueue,
+    e.RecordEvent: Player._record_event,
+    e.JoinEvent: Player._join_event,
+    e.JoinStream: Player._join_stream,
+    e.JoinDevice: Player._join_device,
+    e.StreamJoinsEvent: Player._stream_joins_event,
+    e.StreamJoinsStream: Player._stream_joins_stream,
+    e.NoteUse: Player._note_use,
+    **dict.fromkeys(e.HOST_EFFECTS, _host),
+}
+EVENT_EFFECTS = frozenset(_EFFECTS)
+"""The effects that the concrete event structure covers (compared with the alphabet in a test)."""
