@@ -179,7 +179,14 @@ class ThreadCompiler:
         return self.memory.drop(effect)
 
     def _newevent(self, effect: p.NewEvent) -> list[Apply]:
-        return [self._set_local(effect.local, lambda s: 0)]
+        if not self.layout.heap_events:
+            return [self._set_local(effect.local, lambda s: 0)]
+
+        def fresh(s: State) -> Any:
+            s.events.append(0)
+            return ("E", len(s.events) - 1)
+
+        return [self._set_local(effect.local, fresh)]
 
     def _advance(self, effect: p.Advance) -> list[Apply]:
         var = self.layout.cursor_var(effect.cursor)

@@ -31,6 +31,40 @@ def _walk(value: Any) -> list[Any]:
     return result
 
 
+def _recorded_elsewhere(thread: p.Thread) -> bool:
+    """Whether the thread records an event that it received, or one of its own after it handed it over.
+
+    Otherwise a handle is never re-recorded behind a holder's back and may be replaced by its bit (theory: handles).
+    """
+    received: set[int] = set()
+    recorded: set[int] = set()
+    for node in thread.nodes:
+        if isinstance(node, p.Do):
+            if isinstance(node.operation, (p.Get, p.CellGet)):
+                received |= set(node.operation.locals)
+            if isinstance(node.operation, p.Record) and isinstance(node.operation.event, p.Local):
+                recorded.add(node.operation.event.id)
+    if received & recorded:
+        return True
+    for node in thread.nodes:
+        if isinstance(node, p.Do) and isinstance(node.operation, (p.Put, p.CellSet)):
+            handed = {v.id for v in node.operation.values if isinstance(v, p.Local)} & recorded
+            todo, seen = [node.next], set()
+            while todo:
+                at = todo.pop()
+                if at < 0 or at in seen:
+                    continue
+                seen.add(at)
+                after = thread.nodes[at]
+                if isinstance(after, p.Do):
+                    if isinstance(after.operation, p.Record) and isinstance(after.operation.event, p.Local) and after.operation.event.id in handed:  # fmt: skip
+                        return True
+                    todo.append(after.next)
+                else:
+                    todo += [n for _, n in after.branches]
+    return False
+
+
 class Layout:
     """Numbering of the program's objects, index variables and value kinds."""
 
@@ -77,6 +111,9 @@ class Layout:
             for v in n.values
             if isinstance(v, (p.Obj, p.Slot)) and isinstance(program.objects[v.id], p.Event)
         }
+        self.heap_events = any(_recorded_elsewhere(thread) for thread in program.threads)
+        if self.heap_events:
+            self.travelling_events.add(("event", "made in a body"))
         self._fields(everything)
 
     # ------------------------------------------------------------ index variables
@@ -315,6 +352,24 @@ class Layout:
                 continue
             if shift:
                 self._rotate(s, d, shift)
+
+        if self.heap_events:
+            self._renumber(s)
+
+    def _renumber(self, s: State) -> None:
+        """Events made in bodies are known by who holds them: number them in that order, forget those nobody holds."""
+        fixed = self.sizes["event"]
+        names: dict[int, int] = {}
+
+        def value(v: Any) -> Any:
+            if isinstance(v, tuple) and v[0] == "E" and v[1] >= fixed:
+                return ("E", names.setdefault(v[1], fixed + len(names)))
+            return v
+
+        s.locals = [tuple(map(value, row)) for row in s.locals]
+        s.queues = [(tuple((tag, b, tuple(map(value, vs))) for tag, b, vs in q[0]), *q[1:]) for q in s.queues]
+        s.cells = [(None if vs is None else tuple(map(value, vs)), b) for vs, b in s.cells]
+        s.events = s.events[:fixed] + [s.events[old] for old in names]
 
     def _rotate(self, s: State, d: int, k: int) -> None:
         for v, depth in enumerate(self.var_depth):
