@@ -9,4 +9,4 @@ from fencepost.model.operations.registry import RULES, Context, Rule, lower, que
 __all__ = ["RULES", "Context", "Rule", "lower", "question_rule"]
 
 # The families enter their rules when they are imported.
-from fencepost.model.operations import device, host, sync  # noqa: E402, F401
+from fencepost.model.operations import device, host, sync  # noqa: F401

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-
 from fencepost.model import program as p
 from fencepost.model.effects import Effect
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from fencepost.model import program as p
 from fencepost.model.effects import (
-    Effect, JoinDevice, JoinEvent, JoinStream, RecordEvent, StreamJoinsEvent, StreamJoinsStream,
+    Effect,
+    JoinDevice,
+    JoinEvent,
+    JoinStream,
+    RecordEvent,
+    StreamJoinsEvent,
+    StreamJoinsStream,
 )  # fmt: skip
 from fencepost.model.operations.registry import Context, question_rule, rule
 

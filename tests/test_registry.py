@@ -1,0 +1,54 @@
+"""Every operation has its one place, and every engine and the reference page know it."""
+
+from __future__ import annotations
+
+import re
+import typing
+from pathlib import Path
+
+import pytest
+from fencepost.model import effects, program
+from fencepost.model.events import state as concrete
+from fencepost.model.operations import RULES
+from fencepost.model.operations.reference import render
+from fencepost.model.operations.registry import QUESTIONS
+from fencepost.proofs.explore.compile import ThreadCompiler
+
+ROOT = Path(__file__).resolve().parent.parent
+OPERATIONS = typing.get_args(program.Operation)
+EFFECTS = typing.get_args(effects.Effect)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_has_a_rule(operation: type) -> None:
+    """The registry covers the whole language."""
+    assert operation in RULES
+
+
+def test_every_question_has_a_rule() -> None:
+    """So do the questions."""
+    assert set(typing.get_args(program.Question)) == set(QUESTIONS)
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_the_explorer_reads_every_effect(effect: type) -> None:
+    """One method per effect."""
+    assert callable(getattr(ThreadCompiler, "_" + effect.__name__.lower(), None))
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_the_event_structure_reads_every_effect(effect: type) -> None:
+    """One entry per effect."""
+    assert effect in concrete._EFFECTS
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    """docs/reference.md is what the registry renders."""
+    assert (ROOT / "docs" / "reference.md").read_text() == render()
+
+
+def test_cited_rules_exist() -> None:
+    """Every S-number cited by the registry is a rule of docs/semantics.md."""
+    known = set(re.findall(r"\bS\d+\b", (ROOT / "docs" / "semantics.md").read_text()))
+    cited = {number for rule in [*RULES.values(), *QUESTIONS.values()] for number in rule.rules}
+    assert cited <= known, sorted(cited - known)
