@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-
 from fencepost.model.program import Data, Place
 
 PROVED = "proved"

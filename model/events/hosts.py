@@ -97,11 +97,13 @@ class HostOperations:
         self.blocks: dict[Key, Block] = {}
         self.tenants: dict[int, Tenant] = {}
         self._fresh_events = 0
+        self._ordered: list[Any] = []
 
     def _copy_host(self, other: HostOperations) -> None:
         for name in self._TABLES:
             setattr(other, name, getattr(self, name).copy())
         other.locals = [values[:] for values in self.locals]
+        other._ordered = []
 
     # provided by Player
     def refuse(self, step: Step, why: str, error: type[InvalidRun] = InvalidRun) -> None:
@@ -135,10 +137,18 @@ class HostOperations:
             self.seen[key] = now if before is None else merged(before, now)
 
     def _order(self, key: Any, thread: int) -> None:
-        """For the feasibility test only: host calls on one object keep the run's order (theory section 2)."""
+        """For the feasibility test only: host calls on one object keep the run's order (theory section 2).
+
+        Later calls come after this one's *return*, so `_end_call` adds the thread's clock when the step is over.
+        """
         if self.total_order:
             self._join(thread, ("order", key))
-            self._add(thread, ("order", key))
+            self._ordered.append(("order", key))
+
+    def _end_call(self, thread: int) -> None:
+        if self._ordered:
+            self._add(thread, *self._ordered)
+            self._ordered = []
 
     # ------------------------------------------------------------ operands
 

@@ -183,6 +183,7 @@ class Player(HostTests):
             self._end_turn(thread)
         else:
             self._pc[thread] = following
+        self._end_call(thread)
 
     def play(self, run: Run) -> None:
         """All steps of a run."""

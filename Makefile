@@ -1,0 +1,60 @@
+# Two commands on a fresh machine that has Python, git and make:
+#   make check   decide every design under designs/ and print the verdict table
+#   make test    lint, types, doctests and tests
+# PYTHON chooses the interpreter that .venv is made from; JOBS the number of test workers.
+PYTHON ?= python3
+JOBS ?= 2
+VENV ?= .venv
+BIN := $(VENV)/bin
+FOLDERS := $(filter-out frontend,$(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
+SOURCES := frontend $(FOLDERS)
+
+.PHONY: check test bench torch lint types doctest pytest architecture clean
+
+check: $(VENV)/.installed
+	$(BIN)/fencepost check designs/
+
+test: lint types doctest pytest
+
+bench: $(VENV)/.installed-test
+	@set -e; ls benchmarks/bench_*.py >/dev/null 2>&1 || { echo "no benchmarks yet"; exit 0; }; \
+	for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python $$bench; done
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+
+# mypy sees the folders as the packages that they are installed as, through a tree of links.
+types: $(VENV)/.installed-test
+	@rm -rf build/types && mkdir -p build/types/fencepost
+	@for entry in frontend/*; do ln -s "$(CURDIR)/$$entry" build/types/fencepost/; done
+	@for folder in $(FOLDERS); do ln -s "$(CURDIR)/$$folder" build/types/fencepost/$$folder; done
+	MYPYPATH=build/types $(BIN)/mypy --strict -p fencepost
+
+# By import, so that a module has one name; `--doctest-modules` on paths would import each a second time.
+doctest: $(VENV)/.installed-test
+	$(BIN)/python tests/doctests.py
+
+pytest: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n $(JOBS) --durations=10 -rs
+
+# What needs PyTorch is skipped visibly until this has been run; wheels of this version exist for CPUs too.
+torch: $(VENV)/.installed-test
+	$(BIN)/pip install torch==2.13.0
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@ $(VENV)/.installed
+
+# The file lists of ARCHITECTURE.md, from the docstrings.
+architecture:
+	$(PYTHON) tests/architecture.py
+
+clean:
+	rm -rf build .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,317 @@
+"""Decide designs: targets and options become cases, cases become answers, answers become an exit code.
+
+Nothing is printed here, and no engine is named beyond the one call in `decide`: reports are in fencepost.report.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from fencepost.errors import InputError, one_line
+from fencepost.loader import Target, load
+from fencepost.model.answer import PROVED, REFUTED, UNKNOWN, Answer
+from fencepost.model.program import Program
+from fencepost.parameters import combinations, signature, spelled
+
+OK, FAILED, USAGE, OPEN, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit codes: as declared or proved; refuted or not as declared; usage or input error; unknown, bounded or masked."""
+
+PARALLEL_FROM = 12
+"""Cases from which worker processes pay for themselves when `--jobs` is not given."""
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One question: a design, its parameters and what is declared about it. Plain data, so that it can travel."""
+
+    target: str
+    design: str
+    parameters: dict[str, Any]
+    label: str | None = None
+    expected: str | None = None
+    hazard: str | None = None
+    hang: str | None = None
+    fix: str | None = None
+    never: tuple[str, ...] = ()
+    environment: str | None = None
+    platform: str | None = None
+    strict: bool = False
+    budget: float | None = None
+
+    @property
+    def title(self) -> str:
+        """The declared label, or the parameters that were asked for."""
+        return self.label if self.label is not None else spelled(self.parameters)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a case: an answer with the program that it is about, or one line that says why there is none."""
+
+    case: Case
+    answer: Answer | None = None
+    program: Program | None = None
+    error: str | None = None
+    crashed: bool = False
+    """The error is ours, not the user's."""
+
+
+def cases(
+    targets: Sequence[Target],
+    *,
+    sets: Sequence[str] = (),
+    overs: Sequence[str] = (),
+    keyword: str | None = None,
+    environment: str | None = None,
+    platform: str | None = None,
+    strict: bool = False,
+    budget: float | None = None,
+) -> list[Case]:
+    """The questions that a command line asks.
+
+    Without `sets` and `overs`: each declared variant, or the design with its defaults where none is declared; with them
+    the target must be one design and nothing is expected. A variant asked under another environment or platform than
+    its own, or strictly, is another question, so nothing is expected of it either.
+    Raises `InputError` for what cannot be asked, and when `keyword` selects nothing.
+    """
+    if (sets or overs) and len(targets) != 1:
+        names = ", ".join(target.spelling for target in targets[:5])
+        raise InputError(f"--set and --over need one design; the targets hold {len(targets)}: {names}")
+    asked: list[Case] = []
+    for target in targets:
+        if sets or overs or (not target.variants and target.function is not None):
+            for parameters in combinations(target, sets, overs):
+                case = Case(target.spelling, target.design, parameters, None)
+                asked.append(_under(case, environment, platform, strict, budget))
+        elif target.function is None:
+            asked.append(_under(Case(target.spelling, target.design, {}), environment, platform, strict, budget))
+        else:
+            asked += [
+                _under(_declared(target, variant), environment, platform, strict, budget) for variant in target.variants
+            ]
+    if keyword is not None:
+        chosen = [case for case in asked if keyword.lower() in f"{case.target} {case.title}".lower()]
+        if not chosen:
+            raise InputError(f"-k {keyword!r} selects none of {len(asked)} variants; `fencepost list` names them")
+        asked = chosen
+    return asked
+
+
+def _declared(target: Target, variant: Any) -> Case:
+    parameters = dict(variant.parameters)
+    known = signature(target)
+    unknown = [name for name in parameters if name not in known]
+    if unknown:
+        raise InputError(
+            f"{target.place}: variant {variant.label!r} sets the unknown parameter {unknown[0]!r}; "
+            f"{target.design} has: {', '.join(known) or 'none'}"
+        )
+    return Case(
+        target.spelling, target.design, parameters, variant.label, variant.verdict, variant.hazard, variant.hang,
+        variant.fix, tuple(variant.never), variant.environment, variant.platform,
+    )  # fmt: skip
+
+
+def _under(case: Case, environment: str | None, platform: str | None, strict: bool, budget: float | None) -> Case:
+    other = (
+        (environment is not None and environment != (case.environment or "bare"))
+        or (platform is not None and platform != (case.platform or "cuda"))
+        or strict
+    )
+    nothing: dict[str, Any] = {"expected": None, "hazard": None, "hang": None} if other else {}
+    return msgspec.structs.replace(
+        case,
+        environment=environment or case.environment,
+        platform=platform or case.platform,
+        strict=strict,
+        budget=budget,
+        **nothing,
+    )
+
+
+# ---------------------------------------------------------------- deciding
+
+
+def build(target: Target, parameters: dict[str, Any]) -> Program:
+    """The program of a design under these parameters. Raises what the design's body raises."""
+    if target.program is not None:
+        return target.program
+    from fencepost.model.language.build import program_of
+
+    assert target.function is not None
+    return program_of(target.function, parameters)
+
+
+def decide(case: Case, progress: Callable[[str], None] | None = None) -> Outcome:
+    """Answer one case. Whatever goes wrong becomes the outcome's error; only Ctrl-C gets through."""
+    import inspect
+
+    file: str | None = None
+    program: Program | None = None
+    try:
+        (target,) = load([case.target])
+        if target.function is not None:
+            file = os.path.realpath(inspect.unwrap(target.function).__code__.co_filename)
+        begin = time.perf_counter()
+        program = build(target, case.parameters)
+    except InputError as error:
+        return Outcome(case, error=str(error))
+    except Exception as error:  # the body of a design is the user's code: it may raise anything
+        return Outcome(case, error=f"{one_line(error, file)} [{_of(case)}]")
+    from fencepost.model.events import DesignError
+    from fencepost.proofs.check import check
+    from fencepost.proofs.explore.search import Budget
+
+    try:
+        answer = check(
+            program,
+            environment=case.environment,
+            platform=case.platform,
+            strict=case.strict,
+            never=case.never,
+            budget=Budget(seconds=case.budget) if case.budget is not None else None,
+            progress=progress,
+        )
+    except (ValueError, DesignError) as error:
+        return Outcome(case, program=program, error=f"{' '.join(str(error).split())} [{_of(case)}]")
+    except Exception:  # our own fault; said as such, and never mistaken for a verdict
+        import traceback
+
+        return Outcome(case, program=program, error=f"{_of(case)}: {traceback.format_exc().rstrip()}", crashed=True)
+    full = {name: default for name, (_, default) in signature(target).items()} if target.function is not None else {}
+    answer = msgspec.structs.replace(
+        answer,
+        design=case.design,
+        variant=case.label,
+        parameters={**full, **case.parameters},
+        environment=case.environment,
+        platform=case.platform,
+        expected=case.expected,
+        expected_hazard=case.hazard,
+        seconds=time.perf_counter() - begin,
+    )
+    return Outcome(case, msgspec.structs.replace(answer, matches=matches(answer, case)), program)
+
+
+def _of(case: Case) -> str:
+    return f"{case.design}, {case.title}" if case.title else case.design
+
+
+def matches(answer: Answer, case: Case) -> bool | None:
+    """Whether verdict, hazard and hang are the declared ones; None when nothing was declared.
+
+    Of several hazards one must be the declared one. A hang that was not declared does not match.
+    """
+    if case.expected is None:
+        return None
+    if answer.verdict != case.expected:
+        return False
+    if case.hazard is not None and case.hazard not in [hazard.name for hazard in answer.hazards]:
+        return False
+    if case.hang is None:
+        return not answer.hangs
+    return any(hang == case.hang or hang.startswith(case.hang + " ") for hang in answer.hangs)
+
+
+def open_hazards(answer: Answer) -> list[str]:
+    """Names of the answer's hazards that the design does not accept."""
+    return [hazard.name for hazard in answer.hazards if hazard.name not in answer.accepted]
+
+
+def code_of(outcome: Outcome) -> int:
+    """Exit code of one outcome (design of the answers: OK, FAILED, USAGE or OPEN)."""
+    answer = outcome.answer
+    if answer is None:
+        return USAGE
+    if answer.expected is not None:
+        return OK if answer.matches else FAILED
+    if answer.hangs or (answer.verdict == REFUTED and (open_hazards(answer) or not answer.hazards)):
+        return FAILED
+    return OK if answer.verdict in (PROVED, REFUTED) else OPEN
+
+
+def exit_code(outcomes: Sequence[Outcome], errors: Sequence[str] = ()) -> int:
+    """Over several outcomes: the first of 2, 1, 3, 0 that occurs."""
+    codes = {code_of(outcome) for outcome in outcomes} | ({USAGE} if errors else set())
+    return next((code for code in (USAGE, FAILED, OPEN) if code in codes), OK)
+
+
+def unused_acceptances(outcomes: Sequence[Outcome]) -> list[str]:
+    """One line for each accepted hazard that no answer about its design has, unless one of them is open."""
+    used: dict[tuple[str, str], bool] = {}
+    undecided: set[str] = set()
+    for outcome in outcomes:
+        design = outcome.case.target
+        if outcome.answer is None or outcome.answer.verdict == UNKNOWN:
+            undecided.add(design)
+        if outcome.program is None or outcome.answer is None:
+            continue
+        names = {hazard.name for hazard in outcome.answer.hazards}
+        for accept in outcome.program.accepted:
+            key = (design, accept.hazard)
+            # A hazard that changes no value is only a note of a proof; accepting it is not idle.
+            noted = any(accept.hazard in note for note in outcome.answer.notes)
+            used[key] = used.get(key, False) or noted or accept.hazard in names
+    return [
+        f"{design}: accepts {hazard!r}, which no answer has; remove the acceptance or correct its name"
+        for (design, hazard), seen in used.items()
+        if not seen and design not in undecided
+    ]
+
+
+# ---------------------------------------------------------------- many
+
+
+def decide_all(
+    asked: Sequence[Case], jobs: int | None = None, progress: Callable[[str], None] | None = None
+) -> Iterator[Outcome]:
+    """Outcomes in the order of the cases, each as soon as it and those before it are there.
+
+    `jobs`: worker processes; None chooses. On Ctrl-C the workers are ended, what is decided already is still given out,
+    and then `KeyboardInterrupt` goes on.
+    """
+    workers = jobs if jobs is not None else (os.cpu_count() or 1) if len(asked) >= PARALLEL_FROM else 1
+    workers = min(workers, len(asked))
+    if workers <= 1:
+        for case in asked:
+            yield decide(case, progress)
+        return
+    yield from _decide_in_processes(asked, workers)
+
+
+def _decide_in_processes(asked: Sequence[Case], workers: int) -> Iterator[Outcome]:
+    import multiprocessing
+    from concurrent.futures import Future, ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    # A forked worker has the designs already; elsewhere it loads them by their target.
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context(method), initializer=_ignore_interrupts)
+    futures: list[Future[Outcome]] = []
+    given = 0
+    try:
+        futures += [pool.submit(decide, case) for case in asked]
+        for case, future in zip(asked, futures, strict=True):
+            try:
+                outcome = future.result()
+            except BrokenProcessPool:
+                outcome = Outcome(case, error=f"{_of(case)}: the worker process died (out of memory?)", crashed=True)
+            given += 1
+            yield outcome
+    except KeyboardInterrupt:
+        for child in multiprocessing.active_children():
+            child.terminate()
+        for future in futures[given:]:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                yield future.result()
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,136 @@
+"""Answers as text, for a terminal or a pipe. rich lays it out: COLUMNS and NO_COLOR honoured, no escapes in pipes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+from fencepost.check import OK, Outcome, code_of
+from fencepost.model.answer import REFUTED
+from fencepost.report.lanes import FIRST, SECOND, Lanes, Row, lanes
+from fencepost.report.summary import closing_line, hazard_lines, headline, in_full, remark_lines, table_row
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+PIPE_WIDTH = 120
+"""Columns of a pipe that does not say how wide it is (COLUMNS)."""
+
+NARROWEST_LANE = 16
+"""Below this width lanes are printed as one list that names the lane in each line."""
+
+_STYLES = {"proved": "green", "refuted": "red", "unknown": "yellow", "bounded": "yellow", "masked": "yellow"}
+
+
+def console_for(out: TextIO) -> Console:
+    """A console that writes plain text to a pipe and colours to a terminal (unless NO_COLOR is set)."""
+    width = None if out.isatty() or os.environ.get("COLUMNS", "").isdigit() else PIPE_WIDTH
+    return Console(file=out, width=width, markup=False, emoji=False, highlight=False, soft_wrap=False)
+
+
+def write_text(
+    outcomes: Sequence[Outcome], out: TextIO, *, verbose: bool = False, seconds: float | None = None
+) -> None:
+    """The verdict table, then in full what `in_full` chooses, then one closing line."""
+    console = console_for(out)
+    with console.capture() as captured:
+        console.print(_table(outcomes))
+        for outcome in in_full(outcomes, verbose):
+            write_answer(outcome, console)
+        console.print()
+        console.print(Text(closing_line(outcomes, seconds)))
+    # rich fills table rows up with blanks, which only get in the way of who reads a file or compares two.
+    out.writelines(line.rstrip(" ") + "\n" for line in captured.get().splitlines())
+
+
+def _table(outcomes: Sequence[Outcome]) -> Table:
+    rows = [table_row(outcome) for outcome in outcomes]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("design", overflow="fold")
+    table.add_column("variant", overflow="fold", min_width=12)
+    table.add_column("verdict", overflow="fold")
+    table.add_column("declared", overflow="fold")
+    table.add_column("hazard, hang or reason", overflow="fold", min_width=8)
+    table.add_column("time", justify="right", no_wrap=True)
+    before = None
+    for row, outcome in zip(rows, outcomes, strict=True):
+        style = _STYLES.get(outcome.answer.verdict, "") if outcome.answer is not None else "bold red"
+        wrong = "bold red" if code_of(outcome) not in (OK,) and row.declared.startswith("DECLARED") else ""
+        table.add_row(
+            Text(row.design if row.design != before else ""),
+            Text(row.variant),
+            Text(row.verdict, style=style),
+            Text(row.declared, style=wrong),
+            Text(row.because),
+            Text(row.time),
+        )
+        before = row.design
+    return table
+
+
+def write_answer(outcome: Outcome, console: Console) -> None:
+    """One answer in full: a refutation's hazards and lanes, a proof's protections, then the remarks."""
+    answer = outcome.answer
+    assert answer is not None
+    console.print()
+    console.print(Text(headline(outcome), style=f"bold {_STYLES.get(answer.verdict, '')}"))
+    for hazard in answer.hazards:
+        _sentences(hazard_lines(hazard, outcome), console)
+    if answer.verdict == REFUTED and answer.run is not None and outcome.program is not None:
+        _lanes(lanes(outcome.program, answer), console)
+    if answer.protections:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for name in ("object", "protected by", "margin"):
+            table.add_column(name, overflow="fold")
+        for protection in answer.protections:
+            margin = "-" if protection.margin is None else str(protection.margin)
+            table.add_row(Text(protection.object), Text(", ".join(protection.by) or "-"), Text(margin))
+        console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    _sentences(remark_lines(outcome), console)
+
+
+def _sentences(lines: Iterable[tuple[str, str]], console: Console) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True, min_width=11)
+    table.add_column(overflow="fold")
+    for heading, sentence in lines:
+        table.add_row(Text(heading), Text(sentence))
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def _lanes(drawn: Lanes, console: Console) -> None:
+    columns = drawn.threads + [name for name in drawn.streams if name not in drawn.threads]
+    wide = (console.width - 8) // max(1, len(columns)) >= NARROWEST_LANE
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("step", justify="right", no_wrap=True)
+    if wide:
+        for name in columns:
+            kind = "stream" if name in drawn.streams else "thread"
+            table.add_column(Text(f"{kind} {name}"), overflow="fold")
+    else:
+        table.add_column("lane", overflow="fold", max_width=NARROWEST_LANE)
+        table.add_column("what it does", overflow="fold")
+    for row in drawn.rows:
+        _lane_row(table, row, columns, wide)
+    console.print(Padding(table, (1, 0, 1, 2), expand=False))
+
+
+def _lane_row(table: Table, row: Row, columns: list[str], wide: bool) -> None:
+    step = "" if row.turn is None else str(row.turn)
+    if row.folded:
+        text = f"... {row.folded} more"
+        table.add_row("...", *([text] + [""] * (len(columns) - 1) if wide else ["", text]))
+    elif wide:
+        table.add_row(step, *[_cell(row.cells.get(name, "")) for name in columns])
+    else:
+        for name in columns:
+            if row.cells.get(name, "").rstrip() not in ("", "->"):
+                table.add_row(step, Text(name), _cell(row.cells[name]))
+                step = ""
+
+
+def _cell(text: str) -> Text:
+    return Text(text, style="bold red" if text.startswith((FIRST, SECOND)) else "")

@@ -1,0 +1,219 @@
+"""Programs and hazards in words: operands and operations as the user would write them, hazards as one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.model import program as p
+from fencepost.model.answer import AccessInfo, Hazard
+
+
+class Words:
+    """Text for the parts of one program. `turn` puts numbers where the text would say `n`."""
+
+    def __init__(self, program: p.Program) -> None:
+        self.program = program
+
+    def name(self, object_id: int) -> str:
+        """Name of an object."""
+        return self.program.objects[object_id].name
+
+    def index(self, index: p.Index, thread: p.Thread, depth: int | None = None, turn: int | None = None) -> str:
+        """An index: `n+1`, or the slot's number when turn and depth are known; a local, a cursor, a constant."""
+        if isinstance(index, p.Fixed):
+            return str(index.slot)
+        if isinstance(index, p.Turn):
+            if turn is not None and depth is not None:
+                return str((turn + index.offset) % depth)
+            return _plus("n", index.offset)
+        if isinstance(index, p.Var):
+            return _plus(self.local(index.local, thread), index.offset)
+        return _plus(f"{self.name(index.cursor)}.last()", index.offset)
+
+    def local(self, local_id: int, thread: p.Thread) -> str:
+        """A local's name; the k-th of one name in a turn is `name#k`."""
+        info = thread.locals[local_id]
+        return info.name if info.occurrence == 0 else f"{info.name}#{info.occurrence + 1}"
+
+    def operand(self, operand: p.Operand, thread: p.Thread, turn: int | None = None) -> str:
+        """`seq_lens`, `ring[n]`, `ids["rows"]`."""
+        if isinstance(operand, p.Local):
+            text = self.local(operand.id, thread)
+        elif isinstance(operand, p.Slot):
+            depth = getattr(self.program.objects[operand.id], "depth", None)
+            text = f"{self.name(operand.id)}[{self.index(operand.index, thread, depth, turn)}]"
+        else:
+            text = self.name(operand.id)
+        return text + self._part(operand.part, thread, turn)
+
+    def _part(self, part: p.Part | None, thread: p.Thread, turn: int | None) -> str:
+        if part is None:
+            return ""
+        if isinstance(part, p.Named):
+            return f'["{part.name}"]'
+        if isinstance(part, p.Span):
+            return f"[{part.start}:{part.stop}]"
+        if isinstance(part, p.At):
+            return f"[{self.index(part.index, thread, None, turn)}]"
+        return "[ANY]"
+
+    def value(self, value: p.Operand | p.Index, thread: p.Thread, turn: int | None = None) -> str:
+        """An item's value: an operand, or an index."""
+        if isinstance(value, (p.Obj, p.Slot, p.Local)):
+            return self.operand(value, thread, turn)
+        return self.index(value, thread, None, turn)
+
+    def accesses(self, accesses: tuple[p.Access, ...], thread: p.Thread, turn: int | None = None) -> str:
+        """`reads a, b; writes c`."""
+        reads = [self.operand(a.target, thread, turn) for a in accesses if a.mode == "r"]
+        writes = [self.operand(a.target, thread, turn) for a in accesses if a.mode == "w"]
+        return "; ".join(
+            f"{verb} {', '.join(names)}" for verb, names in (("reads", reads), ("writes", writes)) if names
+        )
+
+    def operation(self, operation: p.Operation, thread: p.Thread, turn: int | None = None) -> str:
+        """An operation as the user would write it."""
+        return _OPERATIONS[type(operation)](self, operation, thread, turn)
+
+    def question(self, question: p.Question, thread: p.Thread, turn: int | None = None) -> str:
+        """A question as the user would write it."""
+        return _QUESTIONS[type(question)](self, question, thread, turn)
+
+    def node(self, node: p.Node, thread: p.Thread, turn: int | None = None) -> str:
+        """The operation or question of a node."""
+        if isinstance(node, p.Do):
+            return self.operation(node.operation, thread, turn)
+        return self.question(node.question, thread, turn)
+
+    def place(self, site: int) -> str:
+        """`file:line` of a site's innermost frame, "" when the program has none."""
+        frames = self.program.places[site] if 0 <= site < len(self.program.places) else ()
+        return f"{frames[0].file}:{frames[0].line}" if frames else ""
+
+
+def _plus(text: str, offset: int) -> str:
+    return text if offset == 0 else f"{text}{offset:+d}"
+
+
+def _host(w: Words, o: p.Host, t: p.Thread, n: int | None) -> str:
+    if len(o.accesses) == 1 and o.name in ("write", "read"):
+        return f"{w.operand(o.accesses[0].target, t, n)}.{o.name}()"
+    return f"{o.name} ({w.accesses(o.accesses, t, n)})"
+
+
+def _copy(w: Words, o: p.Copy, t: p.Thread, n: int | None) -> str:
+    dst, src = w.operand(o.dst, t, n), w.operand(o.src, t, n)
+    if o.raw:
+        return f"memcpy_async({dst}, {src})"
+    return f"{dst}.copy_({src}{', non_blocking' if o.non_blocking else ''})"
+
+
+def _put(w: Words, o: p.Put, t: p.Thread, n: int | None) -> str:
+    values = ", ".join(w.value(v, t, n) for v in o.values)
+    tag = f"{o.tag!r}: " if o.tag else ""
+    return f"{w.name(o.queue)}.put({tag}{values})"
+
+
+def _into(w: Words, ids: tuple[int, ...], t: p.Thread) -> str:
+    return f"{', '.join(w.local(i, t) for i in ids)} = " if ids else ""
+
+
+_Say = Callable[[Words, Any, p.Thread, Any], str]
+
+_OPERATIONS: dict[type, _Say] = {
+    p.Host: _host,
+    p.Launch: lambda w, o, t, n: f"launch {o.name} ({w.accesses(o.accesses, t, n)})",
+    p.Copy: _copy,
+    p.Memset: lambda w, o, t, n: f"memset({w.operand(o.dst, t, n)})",
+    p.Item: lambda w, o, t, n: f"{w.operand(o.src, t, n)}.item()",
+    p.Alloc: lambda w, o, t, n: f"{w.local(o.local, t)} = empty{'_pinned' if o.space == 'pinned' else ''}()",
+    p.View: lambda w, o, t, n: f"{w.local(o.local, t)} = {w.operand(o.base, t, n)}.view()",
+    p.Drop: lambda w, o, t, n: f"del {w.local(o.local, t)}",
+    p.RecordStream: lambda w, o, t, n: f"{w.operand(o.block, t, n)}.record_stream({w.operand(o.stream, t, n)})",
+    p.NewEvent: lambda w, o, t, n: f"{w.local(o.local, t)} = Event()",
+    p.Record: lambda w, o, t, n: f"{w.operand(o.event, t, n)}.record({w.operand(o.stream, t, n)})",
+    p.EventSync: lambda w, o, t, n: f"{w.operand(o.event, t, n)}.synchronize()",
+    p.StreamWaitEvent: lambda w, o, t, n: f"{w.operand(o.stream, t, n)}.wait_event({w.operand(o.event, t, n)})",
+    p.WaitStream: lambda w, o, t, n: f"{w.operand(o.stream, t, n)}.wait_stream({w.operand(o.other, t, n)})",
+    p.StreamSync: lambda w, o, t, n: f"{w.operand(o.stream, t, n)}.synchronize()",
+    p.DeviceSync: lambda w, o, t, n: f"synchronize(gpu={o.gpu})",
+    p.Advance: lambda w, o, t, n: f"{w.local(o.local, t)} = {w.name(o.cursor)}.advance()",
+    p.Put: _put,
+    p.Get: lambda w, o, t, n: f"{_into(w, o.locals, t)}{w.name(o.queue)}.get()",
+    p.CellSet: lambda w, o, t, n: f"{w.operand(o.cell, t, n)}.set({', '.join(w.value(v, t, n) for v in o.values)})",
+    p.CellGet: lambda w, o, t, n: (
+        f"{_into(w, o.locals, t)}{w.operand(o.cell, t, n)}.{'take' if o.take else 'get'}()"
+    ),
+    p.CellClear: lambda w, o, t, n: f"{w.operand(o.cell, t, n)}.clear()",
+    p.Take: lambda w, o, t, n: f"{w.local(o.local, t)} = {w.name(o.pool)}.take()",
+    p.Give: lambda w, o, t, n: (
+        f"{w.name(o.pool)}.give({w.operand(o.token, t, n)}"
+        f"{f', after={w.operand(o.after, t, n)}' if o.after is not None else ''})"
+    ),
+    p.Acquire: lambda w, o, t, n: f"{w.name(o.lock)}.acquire()",
+    p.Unlock: lambda w, o, t, n: f"{w.name(o.lock)}.release()",
+    p.FlagSet: lambda w, o, t, n: f"{w.name(o.flag)}.set()",
+    p.FlagClear: lambda w, o, t, n: f"{w.name(o.flag)}.clear()",
+    p.FlagWait: lambda w, o, t, n: f"{w.name(o.flag)}.wait()",
+    p.CounterAdd: lambda w, o, t, n: f"{w.name(o.counter)}.add({o.amount})",
+    p.CounterWait: lambda w, o, t, n: f"{w.name(o.counter)}.wait({_plus('n', o.value) if o.per_turn else o.value})",
+}
+
+_QUESTIONS: dict[type, _Say] = {
+    p.Choose: lambda w, q, t, n: f"{q.name}?",
+    p.Maybe: lambda w, q, t, n: f"{q.name}?",
+    p.QueueFull: lambda w, q, t, n: f"{w.name(q.queue)}.full()?",
+    p.QueueHolds: lambda w, q, t, n: f"{w.name(q.queue)}.holds({q.count})?",
+    p.QueueTag: lambda w, q, t, n: f"tag of {w.name(q.queue)}'s oldest item?",
+    p.CellEmpty: lambda w, q, t, n: f"{w.operand(q.cell, t, n)}.empty()?",
+    p.EventQuery: lambda w, q, t, n: f"{w.operand(q.event, t, n)}.query()?",
+    p.StreamQuery: lambda w, q, t, n: f"{w.operand(q.stream, t, n)}.query()?",
+    p.FlagIsSet: lambda w, q, t, n: f"{w.name(q.flag)}.is_set()?",
+    p.CounterAtLeast: lambda w, q, t, n: f"{w.name(q.counter)} >= {q.value}?",
+    p.TryLock: lambda w, q, t, n: f"{w.name(q.lock)}.try_acquire()?",
+    p.TurnBelow: lambda w, q, t, n: f"n < {q.value}?",
+}
+
+
+# ---------------------------------------------------------------- hazards
+
+
+def place_of(access: AccessInfo) -> str:
+    """`file:line` of an access, "" when the program has no positions."""
+    return f"{access.places[0].file}:{access.places[0].line}" if access.places else ""
+
+
+def access_text(access: AccessInfo) -> str:
+    """Who accesses, by what, when: `copy_ of step 0 on stream main (engine.py:12)`."""
+    where = f"on stream {access.agent}" if access.on_device else f"by host thread {access.thread}"
+    place = place_of(access)
+    return f"{access.operation} of step {access.step} {where}" + (f" ({place})" if place else "")
+
+
+def missing_edge(hazard: Hazard, program: p.Program | None = None) -> str:
+    """The edge that is not there, as one sentence: who overtakes whom, on what, in which steps."""
+    second = hazard.second
+    thing = _thing(hazard, program)
+    who = f"stream {second.agent}" if second.on_device else f"host thread {second.thread}"
+    verb = "writes" if second.mode == "w" else "reads"
+    act = f"{who} {verb} {thing} in step {second.step} ({second.operation})"
+    first = hazard.first
+    if first is None:
+        return f"{act}, and nothing has written these bytes before"
+    still = "write" if first.mode == "w" else "read"
+    owner = "stream" if first.on_device else "host thread"
+    them = f"its bytes as {first.tenant}" if first.tenant and first.tenant != second.tenant else "it"
+    return f"{act} while {first.operation} of step {first.step} on {owner} {first.agent} may still {still} {them}"
+
+
+def _thing(hazard: Hazard, program: p.Program | None) -> str:
+    tenant = hazard.second.tenant
+    if tenant is not None and tenant != hazard.object:
+        return f"{tenant} (in the block that {hazard.object} had)"
+    if hazard.new_owner is not None and hazard.new_owner != hazard.object:
+        return f"{hazard.object} (its block now belongs to {hazard.new_owner})"
+    for thing in program.objects if program is not None else ():
+        if isinstance(thing, p.Memory) and thing.name == hazard.object.partition("[")[0]:
+            return f"{thing.space} {hazard.object}"
+    return hazard.object

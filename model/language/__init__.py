@@ -1,0 +1,18 @@
+"""The language of designs: plain Python functions that read like the PyTorch code they stand for.
+
+`Design` makes objects and threads; a body is traced eagerly, at its decorator, into a `Program`.
+"""
+
+from fencepost.model.language.build import program_of
+from fencepost.model.language.design import Design, Process
+from fencepost.model.language.errors import DesignError, DesignWarning
+from fencepost.model.language.hosts import Cell, Counter, Cursor, Flag, Item, Lock, Pool, Queue
+from fencepost.model.language.index import ANY, Handle, Index, Turn
+from fencepost.model.language.objects import Event, Spec, Stream, Tensor, read, write
+from fencepost.model.language.variants import Variant, accept, variant
+
+__all__ = [
+    "ANY", "Cell", "Counter", "Cursor", "Design", "DesignError", "DesignWarning", "Event", "Flag", "Handle", "Index", "Item",
+    "Lock", "Pool", "Process", "Queue", "Spec", "Stream", "Tensor", "Turn", "Variant", "accept", "program_of", "read",
+    "variant", "write",
+]  # fmt: skip

@@ -1,0 +1,221 @@
+"""`with` blocks of a body: scopes that hold references, and blocks that may not run."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from fencepost.model import program as p
+from fencepost.model.language.errors import fail, shown, user_frame
+from fencepost.model.language.purity import fingerprint
+from fencepost.model.language.tracer import CutRun, Frame, Life
+
+if TYPE_CHECKING:
+    from fencepost.model.language.design import Design
+    from fencepost.model.language.objects import Tensor
+
+
+class Scope:
+    """The frame of a Python call: what is made or received in it is released at its end."""
+
+    def __init__(self, design: Design, name: str) -> None:
+        self._design, self._frame = design, Frame("scope", name)
+
+    def __enter__(self) -> Scope:
+        self._design._running().frames.append(self._frame)
+        return self
+
+    def keep(self, *tensors: Tensor) -> None:
+        """The call returns these: the scope around this one holds them from its end on."""
+        frames = self._design._running().frames
+        if self._frame not in frames:
+            fail("keep() after the end of its scope")
+        for tensor in tensors:
+            life = tensor._life
+            if life is None or life not in self._frame.held:
+                fail(f"keep({tensor!r}): this scope does not hold it")
+            life.check(self._design._running())
+            self._frame.held.remove(life)
+            frames[frames.index(self._frame) - 1].held.append(life)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        recording = self._design._recording
+        if recording is not None and not isinstance(error, CutRun):
+            recording.leave(self._frame)
+
+
+class MaybeBlock:
+    """A block that may not run. The tracer runs it once and lets the thread go past it as well.
+
+    It is a scope: what is made in it is released at its end. Nothing that follows may depend on whether it ran.
+    """
+
+    def __init__(self, design: Design, name: str) -> None:
+        self._design, self._name, self._frame = design, name, Frame("maybe", name)
+
+    def __enter__(self) -> None:
+        recording = self._design._running()
+        user = user_frame()
+        assert user is not None
+        self._text, self._names = _block_at(user)
+        self._before = _variables(user)
+        self._advances = dict(recording.advances)
+        recording.begin_maybe(p.Maybe(self._name))
+        recording.frames.append(self._frame)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        recording = self._design._recording
+        if recording is None or error is not None:
+            return
+        recording.leave(self._frame)
+        recording.end_maybe()
+        for cursor, count in recording.advances.items():
+            before = self._advances.get(cursor, 0)
+            recording.uncertain |= {(cursor, advances) for advances in range(before, count)}
+        user = user_frame()
+        assert user is not None
+        for name, value in _variables(user).items():
+            if self._before.get(name) == value:
+                continue
+            object_ = user.f_locals[name]
+            changed_inside = name in self._before and self._before[name][0] == value[0] and not _plain(object_)
+            life = getattr(object_, "_life", None)
+            if isinstance(life, Life) and life.dead is not None:
+                continue  # its use will be refused
+            if changed_inside or name in self._names:
+                fail(
+                    f"maybe {self._name!r} changes {name!r}, and what follows uses it though the block may not have run; "
+                    "ask with d.choose or keep the outcome in a d.cell",
+                    self._text,
+                )
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, (int, float, str, bytes, type(None)))
+
+
+def _variables(frame: FrameType) -> dict[str, tuple[Any, ...]]:
+    return {name: (id(value), fingerprint(value)) for name, value in frame.f_locals.items() if not name.startswith(".")}
+
+
+_trees: dict[str, tuple[list[str], ast.Module]] = {}
+
+
+def _tree(file: str) -> ast.Module | None:
+    lines = linecache.getlines(file)
+    if not lines:
+        return None
+    known = _trees.get(file)
+    if known is None or known[0] is not lines:
+        known = _trees[file] = (lines, ast.parse("".join(lines)))
+    return known[1]
+
+
+def _block_at(frame: FrameType) -> tuple[str, frozenset[str]]:
+    """Place of the `with` that the frame is entering, and the names that are set in it and used after it.
+
+    Raises `DesignError` when the block can be left other than through its end: the tracer would not see what follows.
+    """
+    place = shown(frame.f_code.co_filename, frame.f_lineno)
+    tree = _tree(frame.f_code.co_filename)
+    if tree is None:
+        fail("the source of this maybe block cannot be read; put the design into a file")
+    found: tuple[ast.With, ast.AST] | None = None
+    for function, node in _withs(tree, tree):
+        if any(
+            item.context_expr.lineno <= frame.f_lineno <= (item.context_expr.end_lineno or 0) for item in node.items
+        ):
+            found = (node, function)  # the innermost one comes last
+    if found is None:
+        fail("write a maybe block as `with d.maybe(name):`")
+    block, function = found
+    for statement in block.body:
+        for bad in _exits(statement, False):
+            word = type(bad).__name__.lower()
+            line = getattr(bad, "lineno", frame.f_lineno)
+            fail(
+                f"{word} leaves a maybe block; what follows would not be traced: ask with `if d.choose(...)` instead",
+                shown(frame.f_code.co_filename, line),
+            )
+    stored = {n.id for s in block.body for n in ast.walk(s) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    stored |= {n.name for s in block.body for n in ast.walk(s) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    return place, frozenset(name for name in stored if _used_after(function, block, name))
+
+
+def _withs(node: ast.AST, function: ast.AST) -> Iterator[tuple[ast.AST, ast.With]]:
+    for child in ast.iter_child_nodes(node):
+        inside = child if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) else function
+        if isinstance(child, ast.With):
+            yield inside, child
+        yield from _withs(child, inside)
+
+
+def _exits(node: ast.AST, in_loop: bool) -> Iterator[ast.AST]:
+    """Statements below that leave the block."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+        return
+    if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) or (
+        isinstance(node, (ast.Break, ast.Continue)) and not in_loop
+    ):
+        yield node
+        return
+    if isinstance(node, (ast.For, ast.While)):
+        for child in node.body:
+            yield from _exits(child, True)
+        for child in node.orelse:
+            yield from _exits(child, in_loop)
+        return
+    for inner in ast.iter_child_nodes(node):
+        yield from _exits(inner, in_loop)
+
+
+def _used_after(function: ast.AST, block: ast.With, name: str) -> bool:
+    """Whether the name may be read after the block before it is certainly set again."""
+    inside = {id(n) for s in block.body for n in ast.walk(s)}
+    looped = any(
+        isinstance(loop, (ast.For, ast.While)) and any(n is block for n in ast.walk(loop)) for loop in ast.walk(function)
+    )
+    for kind, node, certain in _uses(function, True):
+        if id(node) in inside or node.id != name:
+            continue
+        after = (node.lineno, node.col_offset) > (block.end_lineno or 0, block.end_col_offset or 0)
+        if not after and not looped:
+            continue
+        if kind == "load":
+            return True
+        if certain and not looped:
+            return False
+    return False
+
+
+def _uses(node: ast.AST, certain: bool) -> Iterator[tuple[str, ast.Name, bool]]:
+    """Loads and stores of names in the order in which they happen; `certain`: not under a condition."""
+    if isinstance(node, ast.Name):
+        yield ("load" if isinstance(node.ctx, ast.Load) else "store"), node, certain
+    elif isinstance(node, ast.AugAssign):
+        if isinstance(node.target, ast.Name):
+            yield "load", node.target, certain
+        yield from _uses(node.value, certain)
+        yield from _uses(node.target, certain)
+    elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+        if node.value is not None:
+            yield from _uses(node.value, certain)
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            yield from _uses(target, certain)
+    elif isinstance(node, ast.For):
+        yield from _uses(node.iter, certain)
+        yield from _uses(node.target, certain)
+        for child in [*node.body, *node.orelse]:
+            yield from _uses(child, False)
+    elif isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+        for generator in node.generators:
+            yield from _uses(generator, False)
+        for part in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
+            yield from _uses(part, False)
+    else:
+        sure = certain and not isinstance(node, (ast.If, ast.While, ast.Try, ast.IfExp, ast.FunctionDef, ast.Lambda))
+        for child in ast.iter_child_nodes(node):
+            yield from _uses(child, sure or isinstance(node, ast.FunctionDef))

@@ -1,0 +1,129 @@
+"""From a design function and its parameters to the program."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Union, get_args, get_origin
+
+from fencepost.model import program as p
+from fencepost.model.language.design import Design
+from fencepost.model.language.errors import fail, shown
+
+
+def program_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> p.Program:
+    """Call a design function and build what it returns.
+
+    Raises `DesignError` for an unknown or missing parameter, a value of the wrong type, a result that is no design, and
+    whatever is wrong in the design.
+    """
+    code = inspect.unwrap(function).__code__
+    place = shown(code.co_filename, code.co_firstlineno)
+    name = function.__name__
+    known = inspect.signature(function).parameters
+    hints = _hints(function)
+    for key, value in parameters.items():
+        if key not in known:
+            fail(f"{name} has no parameter {key!r}; it has: {', '.join(known) or 'none'}", place)
+        declared = hints.get(key, Any)
+        if not fits(value, declared):
+            fail(f"parameter {key!r} of {name} is {spelled(declared)}, not {value!r}", place)
+    for key, parameter in known.items():
+        if key not in parameters and parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD,
+        ):  # fmt: skip
+            fail(f"parameter {key!r} of {name} has no default; give it a value", place)
+    design = function(**parameters)
+    if not isinstance(design, Design):
+        fail(f"{name} returned {type(design).__name__}, not a Design; end it with `return d`", place)
+    root = os.path.dirname(os.path.realpath(code.co_filename))
+    return assemble(design, root, getattr(function, "__fencepost_accepts__", ()))
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(inspect.unwrap(function))
+    except Exception:  # a name that exists for type checkers only; the values are then not judged
+        return {}
+
+
+def fits(value: Any, declared: Any) -> bool:
+    """Whether a value is of a declared parameter type: int, bool, str, Literal, Optional and unions, tuples of these.
+
+    >>> fits(3, int), fits(True, int), fits("a", Literal["a", "b"]), fits(("a",), tuple[str, ...]), fits(None, Union[int, None])
+    (True, False, True, True, True)
+    """
+    origin = get_origin(declared)
+    if declared is Any:
+        return True
+    if origin is Literal:
+        return any(value == option and type(value) is type(option) for option in get_args(declared))
+    if origin is Union or origin is types.UnionType:
+        return any(fits(value, option) for option in get_args(declared))
+    if origin is tuple or declared is tuple:
+        inner = get_args(declared)
+        if not isinstance(value, tuple):
+            return False
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            return all(fits(v, inner[0]) for v in value)
+        return not inner or (len(inner) == len(value) and all(map(fits, value, inner)))
+    if declared is None or declared is type(None):
+        return value is None
+    if declared is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if declared is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return not isinstance(declared, type) or isinstance(value, declared)
+
+
+def spelled(declared: Any) -> str:
+    """A type as the user wrote it."""
+    origin = get_origin(declared)
+    if origin is Literal:
+        return " or ".join(repr(option) for option in get_args(declared))
+    if origin is Union or origin is types.UnionType:
+        return " or ".join("None" if a is type(None) else spelled(a) for a in get_args(declared))
+    return str(declared) if origin is not None else getattr(declared, "__name__", str(declared))
+
+
+def assemble(design: Design, root: str, accepts: tuple[p.Accept, ...]) -> p.Program:
+    """The program of a traced design. `root`: the folder that source places are relative to."""
+    if not design._threads:
+        fail(f"design {design.name!r} has no threads; write a body with @d.loop or @d.script")
+    for cursor in (*design._cursors, *design._takes.values()):
+        if cursor._single and len(cursor._threads) > 1:
+            fail(
+                f"design {design.name!r}: cursor {cursor._name!r} is advanced by several threads "
+                f"({', '.join(sorted(cursor._threads))}), and a position of it is kept across an advance; give each its own",
+                "design",
+            )
+    threads = tuple(
+        p.Thread(name, kind, nodes, entry, tuple(_local(design, key) for key in locals_), process)
+        for name, (kind, nodes, entry, locals_, process) in design._threads.items()
+    )
+    places = tuple(
+        tuple(p.Place(_relative(file, root), line, function) for file, line, function in frames)
+        for frames in design._sites.frames
+    )
+    return p.Program(
+        design.name, tuple(design._objects), threads, (*accepts, *design._accepted), tuple(design._stands), places
+    )
+
+
+def _local(design: Design, key: Any) -> p.LocalInfo:
+    name, kind, occurrence, _origin, depth, pool = key
+    known = design._depth_of(depth)
+    return p.LocalInfo(name, kind, occurrence, known if isinstance(known, int) else None, pool)
+
+
+def _relative(file: str, root: str) -> str:
+    if file.startswith("<"):
+        return file
+    path = os.path.realpath(file)
+    try:
+        return os.path.relpath(path, root).replace(os.sep, "/")
+    except ValueError:  # another drive
+        return path

@@ -1,0 +1,458 @@
+"""`Design`: a function's notepad. It makes objects, traces the bodies of threads and gives the program."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from types import FrameType, TracebackType
+from typing import Any, Literal, TypeVar
+
+from fencepost.model import program as p
+from fencepost.model.language import hosts, objects
+from fencepost.model.language.blocks import MaybeBlock, Scope
+from fencepost.model.language.errors import DesignWarning, fail, here, user_frame
+from fencepost.model.language.index import Turn
+from fencepost.model.language.objects import Accesses, Event, Stream, Tensor
+from fencepost.model.language.tracer import LocalKey, Recording, Sites, Tracer
+from fencepost.model.language.variants import accepted
+
+Body = TypeVar("Body", bound=Callable[..., Any])
+
+
+class Process:
+    """What is made inside `with d.process(name, gpu=k):` belongs to that process and its GPU."""
+
+    def __init__(self, design: Design, name: str, gpu: int) -> None:
+        self._design, self.name, self.gpu = design, name, gpu
+
+    def __enter__(self) -> Process:
+        self._design._processes.append(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._design._processes.pop()
+
+
+class Design:
+    """A design being written down. Names of objects are unique in it; so are names of threads.
+
+    Everything raises `DesignError` (one line with file and line) when it is used wrongly.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            fail(f"Design({name!r}); give the design a name")
+        self.name = name
+        user = user_frame()
+        self._root = os.path.dirname(os.path.realpath(user.f_code.co_filename)) if user is not None else os.getcwd()
+        self._sites = Sites()
+        self._recording: Recording | None = None
+        self._processes: list[Process] = [Process(self, "", 0)]
+        self._known_processes: dict[str, Process] = {"": self._processes[0]}
+        self._objects: list[p.Object] = []
+        self._names: dict[str, str] = {}
+        self._threads: dict[str, tuple[str, tuple[p.Node, ...], int, tuple[LocalKey, ...], str]] = {}
+        self._defaults: dict[tuple[str, int], Stream] = {}
+        self._takes: dict[int, hosts.Cursor] = {}
+        self._cursors: list[hosts.Cursor] = []
+        self._agreed: dict[str, tuple[str, ...]] = {}
+        self._depths: dict[Any, Any] = {}
+        self._accepted: list[p.Accept] = []
+        self._stands: list[p.Stands] = []
+
+    # ------------------------------------------------------------ objects that live for ever
+
+    def pinned(self, name: str, depth: int | None = None, bytes: int = 4096, gpu: int | None = None) -> Tensor:
+        """Page-locked host memory; `depth` makes a ring of that many slots. Sizes in bytes."""
+        return self._memory(name, "pinned", depth, bytes, gpu)
+
+    def pageable(self, name: str, depth: int | None = None, bytes: int = 4096, gpu: int | None = None) -> Tensor:
+        """Ordinary host memory."""
+        return self._memory(name, "pageable", depth, bytes, gpu)
+
+    def device(self, name: str, depth: int | None = None, bytes: int = 4096, gpu: int | None = None) -> Tensor:
+        """Memory of a GPU."""
+        return self._memory(name, "device", depth, bytes, gpu)
+
+    def managed(self, name: str, depth: int | None = None, bytes: int = 4096, gpu: int | None = None) -> Tensor:
+        """Unified memory: the host and kernels access it in place."""
+        return self._memory(name, "managed", depth, bytes, gpu)
+
+    def _memory(self, name: str, space: str, depth: int | None, bytes: int, gpu: int | None) -> Tensor:
+        if not isinstance(bytes, int) or isinstance(bytes, bool) or bytes <= 0:
+            fail(f"{name!r}: bytes={bytes!r}; a size is a positive number of bytes")
+        made = p.Memory(name, space, self._positive(name, "depth", depth), bytes, self._gpu(gpu), self._process())
+        return Tensor(self, name, space, self._enter(made), depth)
+
+    def stream(self, name: str, depth: int | None = None, gpu: int | None = None) -> Stream:
+        """A stream; `depth` makes a ring (`streams[n]` is stream n mod depth)."""
+        made = p.Stream(name, self._positive(name, "depth", depth), self._gpu(gpu), False, self._process())
+        return Stream(self, name, self._enter(made), depth)
+
+    def event(self, name: str, depth: int | None = None, gpu: int | None = None) -> Event:
+        """Outside a body an event that lives for ever, or a ring of them; in a body a fresh one, never recorded (S18)."""
+        recording = self._recording
+        if recording is None:
+            made = p.Event(name, self._positive(name, "depth", depth), self._gpu(gpu), self._process())
+            return Event(self, name, self._enter(made), depth)
+        if depth is not None:
+            fail(f"event {name!r} is made in a body; a ring is made outside of the bodies")
+        life = recording.local(self._fresh(name), p.EVENT, "event")
+        recording.do(p.NewEvent(life.local))
+        return Event(self, name, life=life)
+
+    def cell(self, name: str, depth: int | None = None, item: Sequence[str] | str = (p.MEMORY,)) -> hosts.Cell:
+        """Holds at most one item of the declared kinds (by default one tensor)."""
+        wanted = hosts.kinds(item, name)
+        made = p.Cell(name, wanted, self._positive(name, "depth", depth), self._process())
+        return hosts.Cell(self, name, self._enter(made), wanted, depth)
+
+    def cursor(self, name: str, depth: int) -> hosts.Cursor:
+        """A position in rings of `depth`."""
+        if depth is None:
+            fail(f"cursor {name!r} needs the depth of the rings that it indexes")
+        made = p.Cursor(name, self._positive(name, "depth", depth) or 1, self._process())
+        self._cursors.append(hosts.Cursor(self, name, self._enter(made), depth))
+        return self._cursors[-1]
+
+    def queue(
+        self, name: str, capacity: int, item: Sequence[str] | str | dict[str, Sequence[str] | str] | Any = ()
+    ) -> hosts.Queue:
+        """A bounded FIFO. `item`: a tuple of kinds, or tag -> tuple for a queue of several kinds of items."""
+        if capacity is None:
+            fail(f"queue {name!r} needs a capacity; an unbounded queue cannot be decided")
+        if isinstance(item, dict):
+            if not item or not all(isinstance(tag, str) and tag for tag in item):
+                fail(f"item={item!r} of queue {name!r}; tags are names")
+            items = {tag: hosts.kinds(wanted, name) for tag, wanted in item.items()}
+        else:
+            items = {"": hosts.kinds(item, name)}
+        made = p.Queue(name, self._positive(name, "capacity", capacity) or 1, tuple(items.items()), self._process())
+        return hosts.Queue(self, name, self._enter(made), capacity, items)
+
+    def pool(self, name: str, size: int, of: Literal["device", "pinned", "row"] = "device") -> hosts.Pool:
+        """`size` interchangeable blocks of memory or rows of a buffer."""
+        if of not in ("device", "pinned", "row"):
+            fail(f'pool {name!r}: of={of!r}; a pool is of "device", "pinned" or "row"')
+        if size is None:
+            fail(f"pool {name!r} needs a size")
+        made = p.Pool(name, self._positive(name, "size", size) or 1, of, self._process())
+        return hosts.Pool(self, name, self._enter(made), size, of)
+
+    def lock(self, name: str) -> hosts.Lock:
+        """Mutual exclusion between host threads."""
+        return hosts.Lock(self, name, self._enter(p.Lock(name, 1, False, self._process())))
+
+    def semaphore(self, name: str, count: int = 1) -> hosts.Lock:
+        """A counting semaphore that starts at `count` (0: somebody must release first)."""
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            fail(f"semaphore {name!r}: count={count!r}; it starts at 0 or more")
+        return hosts.Lock(self, name, self._enter(p.Lock(name, count, True, self._process())))
+
+    def flag(self, name: str) -> hosts.Flag:
+        """A host boolean that starts unset."""
+        return hosts.Flag(self, name, self._enter(p.Flag(name, self._process())))
+
+    def counter(self, name: str) -> hosts.Counter:
+        """A host integer that starts at 0."""
+        return hosts.Counter(self, name, self._enter(p.Counter(name, self._process())))
+
+    def process(self, name: str, gpu: int = 0) -> Process:
+        """`with d.process("rank 1", gpu=1):` owns what is made inside it; the object may also be a thread's `process=`."""
+        if self._recording is not None:
+            fail(f"process {name!r} is made in a body; make it outside")
+        known = self._known_processes.setdefault(name, Process(self, name, gpu))
+        if known.gpu != gpu:
+            fail(f"process {name!r} is on GPU {known.gpu} and on GPU {gpu}; name two processes")
+        return known
+
+    # ------------------------------------------------------------ threads
+
+    def loop(
+        self, name: str, *, stream: Stream | None = None, process: Process | str | None = None
+    ) -> Callable[[Body], Body]:
+        """The decorated body is one turn of a thread that runs for ever. It may take the turn `n`."""
+        return self._thread(name, "loop", stream, process)
+
+    def script(
+        self, name: str, *, stream: Stream | None = None, process: Process | str | None = None
+    ) -> Callable[[Body], Body]:
+        """The decorated body is run once by a thread of its own."""
+        return self._thread(name, "script", stream, process)
+
+    def setup(self, body: Any = None, *, stream: Stream | None = None, process: Process | str | None = None) -> Any:
+        """The decorated body runs before all threads start: `@d.setup` or `@d.setup(stream=...)`."""
+        name = "setup" if "setup" not in self._threads else f"setup {len(self._threads)}"
+        decorate = self._thread(name, "setup", stream, process)
+        return decorate if body is None else decorate(body)
+
+    def _thread(
+        self, name: str, kind: str, stream: Stream | None, process: Process | str | None
+    ) -> Callable[[Body], Body]:
+        if self._recording is not None:
+            fail(f"thread {name!r} is made in a body; make it outside")
+        if not isinstance(name, str) or not name:
+            fail(f"d.{kind}({name!r}); give the thread a name: @d.{kind}(\"worker\")")
+        if name in self._threads:
+            fail(f"two threads are called {name!r}; names of threads are unique")
+        if stream is not None:
+            if not isinstance(stream, Stream):
+                fail(f"thread {name!r}: stream={stream!r} is no stream")
+            self._own(stream)
+        if isinstance(process, str):
+            process = self._known_processes.get(process) or self.process(process)
+        owner = process or self._processes[-1]
+
+        def trace(body: Body) -> Body:
+            code = getattr(body, "__code__", None)
+            if code is None:
+                fail(f"the body of {name!r} is {body!r}; write a function")
+            parameters = inspect.signature(body).parameters
+            if len(parameters) > 1:
+                fail(f"the body of {name!r} takes {', '.join(parameters)}; a body takes the turn n, or nothing")
+            self._processes.append(owner)
+            try:
+                tracer = Tracer(self, name, kind, body, stream)
+                nodes, entry = tracer.trace((Turn(self),) if parameters else ())
+            finally:
+                self._processes.pop()
+            self._threads[name] = (kind, nodes, entry, tuple(tracer.locals), owner.name)
+            return body
+
+        return trace
+
+    # ------------------------------------------------------------ operations
+
+    def current_stream(self) -> Stream:
+        """The stream of the innermost `with stream:`, else the thread's `stream=`, else the GPU's default stream."""
+        recording = self._running()
+        if recording.streams:
+            return recording.streams[-1]
+        if recording.tracer.default is not None:
+            return recording.tracer.default
+        return self.default_stream()
+
+    def default_stream(self, gpu: int | None = None) -> Stream:
+        """The default stream of the process on a GPU, which all of its threads share."""
+        key = (self._process(), self._gpu(gpu))
+        if key not in self._defaults:
+            process, number = key
+            name = "default" if key == ("", 0) else " ".join(filter(None, ["default", process, number and f"gpu {number}"]))
+            self._unique(name)
+            self._objects.append(p.Stream(name, None, number, True, process))
+            self._defaults[key] = Stream(self, name, len(self._objects) - 1)
+        return self._defaults[key]
+
+    def empty(self, name: str, *, bytes: int = 4096, stream: Stream | None = None) -> Tensor:
+        """A tensor from the device's caching allocator, owned by the stream (S62); its content is undefined."""
+        recording = self._running()
+        owner = self._stream(stream, recording)
+        life = recording.local(self._fresh(name), p.MEMORY, "device")
+        recording.do(p.Alloc(life.local, "device", owner, bytes))
+        return Tensor(self, name, "device", life=life)
+
+    def empty_pinned(self, name: str, *, bytes: int = 4096) -> Tensor:
+        """A tensor from the caching host allocator (S79); its content is undefined."""
+        recording = self._running()
+        life = recording.local(self._fresh(name), p.MEMORY, "pinned")
+        recording.do(p.Alloc(life.local, "pinned", None, bytes))
+        return Tensor(self, name, "pinned", life=life)
+
+    def launch(
+        self, name: str, reads: Accesses = (), writes: Accesses = (), *, stream: Stream | None = None,
+        time: float | None = None,
+    ) -> None:  # fmt: skip
+        """A kernel; it may read pinned memory in place (S107). `time` in seconds."""
+        recording = self._running()
+        found = objects.accesses(reads, writes, recording)
+        recording.do(p.Launch(name, self._stream(stream, recording), found, objects._time(time)))
+
+    def host(self, name: str, reads: Accesses = (), writes: Accesses = (), *, time: float | None = None) -> None:
+        """Host code that reads and writes memory itself, now."""
+        recording = self._running()
+        for entry in (*_listed(reads), *_listed(writes)):
+            tensor = entry.tensor if isinstance(entry, objects.Spec) else entry
+            if isinstance(tensor, Tensor) and tensor._space == "device":
+                fail(f"the host cannot access device memory {tensor.name!r}; copy it, or use d.managed")
+        recording.do(p.Host(name, objects.accesses(reads, writes, recording), objects._time(time)))
+
+    def memcpy_async(
+        self, dst: Tensor, src: Tensor, *, stream: Stream | None = None, harm: str = "value", same_bytes: bool = False,
+        time: float | None = None,
+    ) -> None:  # fmt: skip
+        """cudaMemcpyAsync: a copy that no allocator sees (S83). `harm` is that of the read of the source."""
+        recording = self._running()
+        objects._memory(dst, "memcpy_async")
+        objects._memory(src, "memcpy_async")
+        objects._check_harm(harm)
+        recording.do(
+            p.Copy(
+                dst._operand(recording), src._operand(recording), self._stream(stream, recording), True, True, harm,
+                same_bytes, objects._time(time),
+            )
+        )  # fmt: skip
+
+    def memset(self, dst: Tensor, *, stream: Stream | None = None, time: float | None = None) -> None:
+        """cudaMemsetAsync (S39)."""
+        recording = self._running()
+        objects._memory(dst, "memset")
+        recording.do(p.Memset(dst._operand(recording), self._stream(stream, recording), objects._time(time)))
+
+    def synchronize(self, gpu: int | None = None, *, time: float | None = None) -> None:
+        """The host waits for everything that the process enqueued on the GPU (S32)."""
+        recording = self._running()
+        recording.do(p.DeviceSync(self._gpu(gpu), self._process(), objects._time(time)))
+
+    # ------------------------------------------------------------ questions and blocks
+
+    def choose(self, name: str, options: Sequence[Any], *, agreed: bool = False) -> Any:
+        """One of the options. Asked again in the same turn: the same answer (in a drain loop: the same iteration).
+
+        `agreed`: turn k of every thread that asks it gets one answer.
+        """
+        recording = self._running()
+        recording.step()
+        texts = tuple(str(option) for option in options)
+        if not texts or len(set(texts)) != len(texts):
+            fail(f"choose({name!r}, {list(options)!r}); give one option at least, each once")
+        if agreed or name in self._agreed:
+            if not agreed or self._agreed.setdefault(name, texts) != texts:
+                fail(f"choose({name!r}) is agreed elsewhere, with {list(self._agreed[name])}; ask it the same way everywhere")
+            if recording.drains:
+                fail(f"choose({name!r}, agreed=True) in a drain loop; the threads agree once a turn: ask before the loop")
+        known = recording.choices.get(name)
+        if known is None:
+            answer = recording.ask(p.Choose(name, texts, agreed), texts)
+            known = recording.choices[name] = (texts, texts.index(answer))
+        elif known[0] != texts:
+            fail(f"choose({name!r}) was asked with {list(known[0])} in this turn; use another name for another question")
+        return options[known[1]]
+
+    def maybe(self, name: str) -> MaybeBlock:
+        """`with d.maybe("new requests"):` is a block that may not run; it is traced once, and it is a scope."""
+        return MaybeBlock(self, name)
+
+    def scope(self, name: str) -> Scope:
+        """`with d.scope("postprocess"):` holds what is made in it until its end, like the frame of a Python call."""
+        return Scope(self, name)
+
+    # ------------------------------------------------------------ what is said about the design
+
+    def accept(self, hazard: str, *, because: str) -> None:
+        """Keep a known harmless hazard ("WAR sampling params") from failing a gate; every report lists it."""
+        self._accepted.append(accepted(hazard, because))
+
+    def models(self, path: str, name: str, revision: str) -> None:
+        """What the design stands for: a file of the engine's repository, a class or function in it, a revision."""
+        self._stands.append(p.Stands(str(path), str(name), str(revision)))
+
+    def build(self) -> p.Program:
+        """The program. Raises `DesignError` for a design without threads."""
+        from fencepost.model.language.build import assemble
+
+        return assemble(self, self._root, ())
+
+    # ------------------------------------------------------------ for the objects of the language
+
+    def _running(self) -> Recording:
+        if self._recording is None:
+            fail("an operation outside of a body; put it into @d.setup, @d.script or @d.loop")
+        return self._recording
+
+    def _own(self, thing: Any) -> None:
+        if thing._design is not self:
+            fail(f"{thing!r} belongs to another design ({thing._design.name!r}); make it in this one")
+
+    def _stream(self, stream: Stream | None, recording: Recording) -> p.Operand:
+        if stream is None:
+            return self.current_stream()._operand(recording)
+        if not isinstance(stream, Stream):
+            fail(f"{stream!r} is no stream")
+        self._own(stream)
+        return stream._operand(recording)
+
+    def _process(self) -> str:
+        return self._processes[-1].name
+
+    def _gpu(self, gpu: int | None) -> int:
+        if gpu is None:
+            return self._processes[-1].gpu
+        if not isinstance(gpu, int) or isinstance(gpu, bool) or gpu < 0:
+            fail(f"gpu={gpu!r}; GPUs are numbered from 0")
+        return gpu
+
+    def _positive(self, name: str, what: str, value: int | None) -> int | None:
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+            fail(f"{name!r}: {what}={value!r}; it is at least 1")
+        return value
+
+    def _unique(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            fail(f"an object is called {name!r}; give it a name")
+        if name in self._names:
+            fail(f"two objects are called {name!r} (the other at {self._names[name]}); names are unique in a design")
+        self._names[name] = here()
+
+    def _enter(self, made: p.Object) -> int:
+        if self._recording is not None:
+            fail(f"{made.name!r} is made in a body and would live for ever; make it outside of the bodies")
+        self._unique(made.name)
+        self._objects.append(made)
+        return len(self._objects) - 1
+
+    def _fresh(self, name: str) -> str:
+        """The checked name of a value made in a body."""
+        if not isinstance(name, str) or not name:
+            fail(f"a value is called {name!r}; give it a name")
+        if name in self._names:
+            fail(f"{name!r} is also the name of an object (at {self._names[name]}); names are unique in a design")
+        return name
+
+    def _take_cursor(self, ring: Tensor) -> hosts.Cursor:
+        """The cursor of `ring.take()`, made at its first use."""
+        assert ring._id is not None and ring._depth is not None
+        if ring._id not in self._takes:
+            name = f"{ring.name} take"
+            self._unique(name)
+            self._objects.append(p.Cursor(name, ring._depth, self._process()))
+            self._takes[ring._id] = hosts.Cursor(self, name, len(self._objects) - 1, ring._depth)
+        return self._takes[ring._id]
+
+    def _depth_of(self, key: Any) -> Any:
+        """What is known of a depth: a number, or the name of the position in a queue or cell that decides it."""
+        while key in self._depths:
+            key = self._depths[key]
+        return key
+
+    def _unify(self, one: Any, other: Any) -> bool:
+        """Two depths are equal; False when they are known to differ."""
+        a, b = self._depth_of(one), self._depth_of(other)
+        if a == b:
+            return True
+        if isinstance(a, int) and isinstance(b, int):
+            return False
+        if isinstance(a, int):
+            a, b = b, a
+        self._depths[a] = b
+        return True
+
+    def _warn(self, text: str) -> None:
+        warnings.warn(text, DesignWarning, stacklevel=_level())
+
+
+def _listed(given: Accesses) -> tuple[Any, ...]:
+    return (given,) if isinstance(given, (Tensor, objects.Spec)) else tuple(given)
+
+
+def _level() -> int:
+    """How far up the user's innermost frame is, for `warnings.warn` in the caller."""
+    wanted, level = user_frame(), 0
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame is not wanted:
+        frame, level = frame.f_back, level + 1
+    return level + 1

@@ -1,0 +1,404 @@
+"""What host threads meet through: queues, cells, cursors, pools, locks, flags and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Union
+
+from fencepost.model import program as p
+from fencepost.model.language.errors import fail
+from fencepost.model.language.index import Handle, Index, LastPosition, Position, Turn
+from fencepost.model.language.objects import Event, Referent, Tensor
+from fencepost.model.language.tracer import Frame, Recording
+
+if TYPE_CHECKING:
+    from fencepost.model.language.design import Design
+
+KINDS = (p.EVENT, p.MEMORY, p.INDEX, p.HANDLE)
+Value = Union[Tensor, Event, Index, Handle]
+"""What queues and cells carry."""
+
+
+def kinds(item: object, name: str) -> tuple[str, ...]:
+    """The declared kinds of an item, checked."""
+    given = (item,) if isinstance(item, str) else item
+    if not isinstance(given, (tuple, list)) or any(kind not in KINDS for kind in given):
+        fail(f"item={item!r} of {name!r}; an item is a tuple of fp.EVENT, fp.MEMORY, fp.INDEX and fp.HANDLE")
+    return tuple(given)
+
+
+class Item:
+    """What `get` of a queue or cell returned: iterable in the order of the put, with the tag of a tagged queue."""
+
+    def __init__(self, values: tuple[Any, ...], tag: str = "") -> None:
+        self._values = values
+        self.tag = tag
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._values[index]
+
+
+def _lower(
+    design: Design, values: tuple[Any, ...], wanted: tuple[str, ...], where: str, recording: Recording
+) -> tuple[p.Operand | p.Index, ...]:
+    """Values of a put or set as data; their kinds must be the declared ones."""
+    if len(values) != len(wanted):
+        fail(f"{where} takes {len(wanted)} values ({', '.join(wanted) or 'none'}), not {len(values)}")
+    lowered: list[p.Operand | p.Index] = []
+    for position, (value, kind) in enumerate(zip(values, wanted, strict=True)):
+        fits = {p.EVENT: Event, p.MEMORY: Tensor, p.INDEX: Index, p.HANDLE: Handle}[kind]
+        if not isinstance(value, fits):
+            fail(f"{where}: value {position + 1} is declared as {kind}, not {value!r}; correct the item or the value")
+        design._own(value)
+        if isinstance(value, (Event, Tensor)):
+            lowered.append(value._operand(recording))
+            continue
+        assert isinstance(value, (Index, Handle))
+        depth = value._size if isinstance(value, Handle) else value._depth()
+        if depth is not None and not design._unify(f"{where} {position}", depth):
+            known = design._depth_of(f"{where} {position}")
+            fail(f"{where}: an index of depth {design._depth_of(depth)} where others are of depth {known}; make them equal")
+        lowered.append(value._resolve(recording))
+    return tuple(lowered)
+
+
+def _receive(
+    design: Design, wanted: tuple[str, ...], where: str, recording: Recording
+) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Locals for a received item: the values as the text sees them, and the locals' numbers."""
+    values: list[Any] = []
+    numbers = []
+    for position, kind in enumerate(wanted):
+        key = f"{where} {position}"
+        name = where if len(wanted) == 1 else f"{where}.{position}"
+        depth = key if kind in (p.INDEX, p.HANDLE) else None
+        life = recording.local(name, kind, key, depth)
+        numbers.append(life.local)
+        if kind == p.EVENT:
+            values.append(Event(design, name, life=life))
+        elif kind == p.MEMORY:
+            values.append(Tensor(design, name, "", life=life))
+        elif kind == p.INDEX:
+            values.append(Position(design, life, key))
+        else:
+            values.append(Handle(design, life, None, key))
+    return tuple(values), tuple(numbers)
+
+
+class Queue:
+    """A bounded FIFO between host threads, or of one thread with itself; its items hold references."""
+
+    def __init__(self, design: Design, name: str, number: int, capacity: int, items: dict[str, tuple[str, ...]]) -> None:
+        self._design, self._name, self._id, self._capacity, self._items = design, name, number, capacity, items
+
+    def __repr__(self) -> str:
+        return f"<queue {self._name!r}>"
+
+    @property
+    def capacity(self) -> int:
+        """Most items that it holds."""
+        return self._capacity
+
+    def _where(self, tag: str) -> str:
+        return f"{self._name}[{tag}]" if tag else self._name
+
+    def put(self, *values: Value, tag: str | None = None) -> None:
+        """Append an item; waits while the queue is full. `tag` chooses the kind of item where there are several."""
+        recording = self._design._running()
+        self._design._own(self)
+        if tag is None and len(self._items) == 1:
+            (tag,) = self._items
+        if tag not in self._items:
+            known = ", ".join(repr(t) for t in self._items if t)
+            fail(f"{self._name!r}.put(tag={tag!r}); " + (f"its tags are {known}" if known else "it has no tags"))
+        lowered = _lower(self._design, values, self._items[tag], self._where(tag), recording)
+        recording.do(p.Put(self._id, tag, lowered))
+
+    def get(self) -> Any:
+        """Remove the oldest item; waits while there is none.
+
+        An item of one value is that value; one of several (or of none, or with a tag) is an `Item`.
+        """
+        recording = self._design._running()
+        self._design._own(self)
+        tags = tuple(self._items)
+        tag = tags[0] if len(tags) == 1 else recording.ask(p.QueueTag(self._id), tags)
+        values, numbers = _receive(self._design, self._items[tag], self._where(tag), recording)
+        recording.do(p.Get(self._id, tag, numbers))
+        return values[0] if tags == ("",) and len(values) == 1 else Item(values, tag)
+
+    def full(self) -> bool:
+        """Whether it holds `capacity` items."""
+        return self._yes(p.QueueFull(self._id))
+
+    def empty(self) -> bool:
+        """Whether it holds none."""
+        return not self._yes(p.QueueHolds(self._id, 1))
+
+    def holds(self, count: int) -> bool:
+        """Whether it holds at least `count` items."""
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= self._capacity:
+            fail(f"{self._name!r}.holds({count!r}); the queue holds 1 to {self._capacity} items")
+        return self._yes(p.QueueHolds(self._id, count))
+
+    def _yes(self, question: p.Question) -> bool:
+        self._design._own(self)
+        return self._design._running().yes(question)
+
+    def drain(self) -> Iterator[Any]:
+        """Get items until there is none: `for item in q.drain():`. The body becomes a cycle; it is traced twice over, and
+        neither its second turn nor what follows the loop may depend on what an iteration did."""
+        recording = self._design._running()
+        self._design._own(self)
+        memory = (dict(recording.counts), dict(recording.choices), dict(recording.below))
+        depth, visit = recording.drains, 0
+        while True:
+            recording.counts, recording.choices, recording.below = (dict(kept) for kept in memory)  # type: ignore[assignment]
+            if not recording.drain_head(self._id, visit):
+                return
+            visit += 1
+            recording.drains = depth + 1
+            frame = Frame("drain", self._name)
+            recording.frames.append(frame)
+            item = self.get()
+            try:
+                yield item
+            except GeneratorExit:  # the loop was left by break or return
+                if not recording.over:
+                    recording.leave(frame)
+                    recording.drains = depth
+                raise
+            recording.leave(frame)
+            recording.drains = depth
+
+
+class Cell(Referent):
+    """Holds at most one item, and its references; a ring of cells with `depth`."""
+
+    _what = "cell"
+
+    def __init__(
+        self, design: Design, name: str, number: int, item: tuple[str, ...], depth: int | None,
+        index: int | Index | Handle | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(design, name, number, depth, index)
+        self._item = item
+
+    def __getitem__(self, key: int | Index | Handle) -> Cell:
+        if self._depth is None or self._index is not None:
+            fail(f"cell {self._name!r} is no ring; give it depth= to index it")
+        assert self._id is not None
+        return Cell(self._design, self._name, self._id, self._item, self._depth, self._slot(key))
+
+    def _operand(self, recording: Recording) -> p.Operand:
+        self._design._own(self)
+        return self._resolve(recording)
+
+    def set(self, *values: Value) -> None:
+        """Store an item; what the cell held loses that reference."""
+        recording = self._design._running()
+        operand = self._operand(recording)
+        recording.do(p.CellSet(operand, _lower(self._design, values, self._item, self._name, recording)))
+
+    def get(self) -> Any:
+        """Copy the item out. When the cell can be empty here, that is an error with its run."""
+        return self._get(False)
+
+    def take(self) -> Any:
+        """`get`, and empty the cell."""
+        return self._get(True)
+
+    def _get(self, take: bool) -> Any:
+        recording = self._design._running()
+        operand = self._operand(recording)
+        values, numbers = _receive(self._design, self._item, self._name, recording)
+        recording.do(p.CellGet(operand, numbers, take))
+        return values[0] if len(values) == 1 else Item(values)
+
+    def clear(self) -> None:
+        """Empty the cell."""
+        recording = self._design._running()
+        recording.do(p.CellClear(self._operand(recording)))
+
+    def empty(self) -> bool:
+        """Whether the cell holds nothing."""
+        recording = self._design._running()
+        return recording.yes(p.CellEmpty(self._operand(recording)))
+
+
+class Cursor:
+    """A position in rings of `depth`: slots, events and cells that move together."""
+
+    def __init__(self, design: Design, name: str, number: int, depth: int) -> None:
+        self._design, self._name, self._id, self._depth = design, name, number, depth
+        self._single = False
+        self._threads: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<cursor {self._name!r}>"
+
+    def advance(self) -> Position:
+        """Move one slot on; the new position."""
+        recording = self._design._running()
+        self._design._own(self)
+        life = recording.local(self._name, p.INDEX, f"advance {self._id}", self._depth)
+        recording.advances[self._id] = recording.advances.get(self._id, 0) + 1
+        self._threads.add(recording.tracer.name)
+        recording.do(p.Advance(self._id, life.local))
+        return Position(self._design, life, self._depth)
+
+    def last(self) -> LastPosition:
+        """The position of the latest `advance`; slot `depth - 1` before the first."""
+        recording = self._design._running()
+        self._design._own(self)
+        return LastPosition(self, recording)
+
+
+class Pool:
+    """`size` interchangeable tokens: memory ("device", "pinned") or rows of a buffer ("row")."""
+
+    def __init__(self, design: Design, name: str, number: int, size: int, of: str) -> None:
+        self._design, self._name, self._id, self._size, self._of = design, name, number, size, of
+
+    def __repr__(self) -> str:
+        return f"<pool {self._name!r}>"
+
+    def take(self, name: str | None = None) -> Any:
+        """Any free token; waits while there is none. A `Tensor`, or a `Handle` of a pool of rows."""
+        recording = self._design._running()
+        self._design._own(self)
+        row = self._of == "row"
+        life = recording.local(
+            name or self._name, p.HANDLE if row else p.MEMORY, f"take {self._id}", self._size if row else None, self._id
+        )
+        recording.do(p.Take(self._id, life.local))
+        if row:
+            return Handle(self._design, life, self._id, self._size)
+        return Tensor(self._design, life.name, self._of, life=life, pool=self._id)
+
+    def give(self, token: Tensor | Handle, *, after: Event | None = None) -> None:
+        """Return a token; with `after`, it is free only when the work captured by that event is done."""
+        recording = self._design._running()
+        self._design._own(self)
+        if not isinstance(token, Handle if self._of == "row" else Tensor) or token._life is None:
+            fail(f"{self._name!r}.give({token!r}); give back what take() of this pool returned")
+        self._design._own(token)
+        if token._pool is not None and token._pool != self._id:
+            fail(f"{self._name!r}.give: the token is of another pool; give it back to its own")
+        if after is not None and not isinstance(after, Event):
+            fail(f"{self._name!r}.give(after={after!r}); after= is an event")
+        local = p.Local(token._life.check(recording))
+        recording.do(p.Give(self._id, local, None if after is None else after._operand(recording)))
+
+
+class Lock:
+    """A lock, or a counting semaphore; `with lock:`."""
+
+    def __init__(self, design: Design, name: str, number: int) -> None:
+        self._design, self._name, self._id = design, name, number
+
+    def __repr__(self) -> str:
+        return f"<lock {self._name!r}>"
+
+    def acquire(self) -> None:
+        """Wait until it is available, and take it."""
+        self._do(p.Acquire(self._id))
+
+    def release(self) -> None:
+        """Give it back."""
+        self._do(p.Unlock(self._id))
+
+    def try_acquire(self) -> bool:
+        """Take it if it is available; whether it was."""
+        self._design._own(self)
+        return self._design._running().yes(p.TryLock(self._id))
+
+    def _do(self, operation: p.Operation) -> None:
+        self._design._own(self)
+        self._design._running().do(operation)
+
+    def __enter__(self) -> Lock:
+        self.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._design._recording is not None:
+            self.release()
+
+
+class Flag:
+    """A host boolean (threading.Event) that starts unset."""
+
+    def __init__(self, design: Design, name: str, number: int) -> None:
+        self._design, self._name, self._id = design, name, number
+
+    def __repr__(self) -> str:
+        return f"<flag {self._name!r}>"
+
+    def set(self) -> None:
+        """Set it."""
+        self._do(p.FlagSet(self._id))
+
+    def clear(self) -> None:
+        """Unset it."""
+        self._do(p.FlagClear(self._id))
+
+    def wait(self) -> None:
+        """Wait until it is set."""
+        self._do(p.FlagWait(self._id))
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        self._design._own(self)
+        return self._design._running().yes(p.FlagIsSet(self._id))
+
+    def _do(self, operation: p.Operation) -> None:
+        self._design._own(self)
+        self._design._running().do(operation)
+
+
+class Counter:
+    """A host integer that starts at 0 and never falls."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, design: Design, name: str, number: int) -> None:
+        self._design, self._name, self._id = design, name, number
+
+    def __repr__(self) -> str:
+        return f"<counter {self._name!r}>"
+
+    def add(self, amount: int = 1) -> None:
+        """Add a positive constant."""
+        self._design._own(self)
+        if not isinstance(amount, int) or isinstance(amount, bool) or amount < 1:
+            fail(f"{self._name!r}.add({amount!r}); a counter grows by a positive constant")
+        self._design._running().do(p.CounterAdd(self._id, amount))
+
+    def wait(self, value: int | Turn) -> None:
+        """Wait until it is at least `value`: a constant, or the turn plus a constant."""
+        self._design._own(self)
+        recording = self._design._running()
+        if isinstance(value, Turn):
+            recording.do(p.CounterWait(self._id, value._offset, True))
+            return
+        recording.do(p.CounterWait(self._id, self._constant(value)))
+
+    def __ge__(self, value: int) -> bool:
+        self._design._own(self)
+        return self._design._running().yes(p.CounterAtLeast(self._id, self._constant(value)))
+
+    def __lt__(self, value: int) -> bool:
+        return not self >= value
+
+    def _constant(self, value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            fail(f"counter {self._name!r} is compared with {value!r}; it is compared with a constant (counter >= c)")
+        return value

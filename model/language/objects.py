@@ -1,0 +1,345 @@
+"""Memory, events and streams as a design's text handles them: torch-shaped objects that record operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Union
+
+from fencepost.model import program as p
+from fencepost.model.language.errors import fail
+from fencepost.model.language.index import Handle, Index, Key, PartKey
+from fencepost.model.language.tracer import Life, Recording
+
+if TYPE_CHECKING:
+    from fencepost.model.language.design import Design
+
+HARMS = ("address", "value", "shape", "quality")
+"""What a stale read does: out of range, wrong value, ranks disagree, worse quality only."""
+
+
+class Referent:
+    """An object of the design, one slot of a ring, or a value made in the turn."""
+
+    _what = "object"
+
+    def __init__(
+        self, design: Design, name: str, number: int | None = None, depth: int | None = None,
+        index: int | Index | Handle | None = None, life: Life | None = None,
+    ) -> None:  # fmt: skip
+        self._design, self._name, self._id, self._depth = design, name, number, depth
+        self._index, self._life = index, life
+
+    def __repr__(self) -> str:
+        return f"<{self._what} {self._name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The name that the design gives it."""
+        return self._name
+
+    def _slot(self, key: Any) -> int | Index | Handle:
+        """The checked index of one slot of this ring."""
+        depth = self._depth
+        assert depth is not None
+        if isinstance(key, bool) or not isinstance(key, (int, Index, Handle)):
+            fail(f"{self._name}[{key!r}]: {self._name!r} is a ring; its index is the turn, a cursor's position or a number")
+        if isinstance(key, int):
+            if not 0 <= key < depth:
+                fail(f"{self._name}[{key}]: the ring has slots 0 to {depth - 1}")
+            return key
+        self._design._own(key)
+        of = key._size if isinstance(key, Handle) else key._depth()
+        if of is not None and not self._design._unify(of, depth):
+            other = self._design._depth_of(of)
+            fail(f"{self._name!r} is a ring of {depth}, the index is one of rings of {other}; make the depths equal")
+        return key
+
+    def _resolve(self, recording: Recording, part: p.Part | None = None) -> p.Operand:
+        """The operand at its use. Raises `DesignError` for what cannot be used here."""
+        if self._life is not None:
+            return p.Local(self._life.check(recording), part)
+        assert self._id is not None
+        if self._depth is None:
+            return p.Obj(self._id, part)
+        if self._index is None:
+            fail(f"{self._name!r} is a ring of {self._depth} and is used without an index; write {self._name}[n]")
+        index = p.Fixed(self._index) if isinstance(self._index, int) else self._index._resolve(recording)
+        return p.Slot(self._id, index, part)
+
+
+class Tensor(Referent):
+    """Memory: a buffer that lives for ever, a slot of a ring of them, a tensor made or received in the turn, or a part.
+
+    `buf["rows"]`, `buf[0:64]`, `buf[row]`, `buf[fp.ANY]` are parts; parts of different names are disjoint, any other two
+    may overlap. Operations that enqueue use the current stream unless `stream=` is given; `time=` is seconds.
+    """
+
+    _what = "memory"
+
+    def __init__(
+        self, design: Design, name: str, space: str, number: int | None = None, depth: int | None = None,
+        index: int | Index | Handle | None = None, life: Life | None = None, part: PartKey | None = None,
+        pool: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(design, name, number, depth, index, life)
+        self._space, self._part, self._pool = space, part, pool
+
+    def __getitem__(self, key: Key) -> Tensor:
+        """A slot of a ring, or a part of a buffer or slot."""
+        if self._depth is not None and self._index is None:
+            slot = self._slot(key)
+            return Tensor(self._design, self._name, self._space, self._id, self._depth, slot)
+        if self._part is not None:
+            fail(f"{self._name!r}: a part of a part; name one part")
+        part = PartKey(self._design, key, self._name)
+        return Tensor(
+            self._design, self._name, self._space, self._id, self._depth, self._index, self._life, part, self._pool
+        )
+
+    def _operand(self, recording: Recording) -> p.Operand:
+        self._design._own(self)
+        return self._resolve(recording, None if self._part is None else self._part.resolve(recording))
+
+    def _access(self, recording: Recording, mode: str, harm: str = "value", same_bytes: bool = False) -> p.Access:
+        _check_harm(harm)
+        return p.Access(self._operand(recording), mode, same_bytes, harm)
+
+    def _host(self, name: str, access: p.Access, recording: Recording, time: float | None) -> None:
+        if self._space == "device":
+            fail(f"the host cannot access device memory {self._name!r}; copy it, or use d.managed")
+        recording.do(p.Host(name, (access,), _time(time)))
+
+    # ------------------------------------------------------------ host accesses
+
+    def write(self, *, same_bytes: bool = False, time: float | None = None) -> None:
+        """Host stores, now. `same_bytes`: the content continues that of the write before it (theory: epochs)."""
+        recording = self._design._running()
+        self._host("write", self._access(recording, "w", same_bytes=same_bytes), recording, time)
+
+    def read(self, *, harm: str = "value", time: float | None = None) -> None:
+        """Host loads, now. `harm`: what a stale value does ("address", "value", "shape", "quality")."""
+        recording = self._design._running()
+        self._host("read", self._access(recording, "r", harm), recording, time)
+
+    # ------------------------------------------------------------ copies
+
+    def copy_(
+        self, src: Tensor, non_blocking: bool = False, *, stream: Stream | None = None, harm: str = "value",
+        same_bytes: bool = False, time: float | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Copy `src` here (S33, S45-S49). `harm` is that of the read of the source. Returns self, as torch does."""
+        recording = self._design._running()
+        _memory(src, "copy_")
+        _check_harm(harm)
+        recording.do(
+            p.Copy(
+                self._operand(recording), src._operand(recording), self._design._stream(stream, recording),
+                bool(non_blocking), False, harm, same_bytes, _time(time),
+            )
+        )  # fmt: skip
+        return self
+
+    def to_cpu(
+        self, name: str | None = None, non_blocking: bool = False, *, stream: Stream | None = None, harm: str = "value",
+        bytes: int = 4096, time: float | None = None,
+    ) -> Tensor:  # fmt: skip
+        """A fresh host copy: pinned, and returned before it is filled when `non_blocking` (S58).
+
+        A blocking one lands in pageable memory that nothing else can see before it is filled; it is written down as a
+        fresh pinned block and a blocking copy (S33), which differs in nothing that is observed.
+        """
+        fresh = self._design.empty_pinned(name or f"{self._name} on cpu", bytes=bytes)
+        return fresh.copy_(self, non_blocking, stream=stream, harm=harm, time=time)
+
+    def item(self, *, stream: Stream | None = None, harm: str = "value", time: float | None = None) -> None:
+        """Copy to the host and wait for the stream (S33). The value is not modelled: ask with `d.choose`."""
+        recording = self._design._running()
+        _check_harm(harm)
+        operand = self._operand(recording)
+        recording.do(p.Item(operand, self._design._stream(stream, recording), harm, _time(time)))
+
+    # ------------------------------------------------------------ references
+
+    def view(self, name: str | None = None, *, attributed: bool = True) -> Tensor:
+        """Another reference to the same bytes; no access. `attributed=False`: the host allocator cannot tell whose (S84)."""
+        recording = self._design._running()
+        base = self._operand(recording)
+        life = recording.local(name or f"{self._name} view", p.MEMORY, f"view {base}", None, self._pool)
+        recording.do(p.View(life.local, base, bool(attributed)))
+        return Tensor(self._design, life.name, self._space, life=life, pool=self._pool)
+
+    def release(self) -> None:
+        """The reference ends (`del`). Raises `DesignError` for memory that lives for ever."""
+        recording = self._design._running()
+        if self._life is None:
+            fail(f"{self._name!r} lives for ever; only what a body makes or receives can be released")
+        if self._part is not None:
+            fail(f"a part of {self._name!r} is no reference; release the tensor or a view of it")
+        recording.release(self._life)
+
+    def take(self) -> Tensor:
+        """The next slot of this ring, by a cursor of its own."""
+        self._design._running()
+        self._design._own(self)
+        if self._depth is None or self._index is not None:
+            fail(f"{self._name!r} is no ring; give it depth= to take slots")
+        return self[self._design._take_cursor(self).advance()]
+
+    def record_stream(self, stream: Stream) -> None:
+        """Tell the caching allocator that `stream` uses the block (S64)."""
+        recording = self._design._running()
+        recording.do(p.RecordStream(self._operand(recording), self._design._stream(stream, recording)))
+
+
+class Spec:
+    """A tensor in a list of accesses, with what else is said about the access."""
+
+    def __init__(self, tensor: Tensor, mode: str, harm: str = "value", same_bytes: bool = False) -> None:
+        self.tensor, self.mode, self.harm, self.same_bytes = tensor, mode, harm, same_bytes
+
+
+def read(x: Tensor, harm: str = "value") -> Spec:
+    """A read in a list of accesses: `reads=[fp.read(x, harm="address")]`. `harm` is what a stale value does."""
+    _memory(x, "fp.read")
+    _check_harm(harm)
+    return Spec(x, "r", harm)
+
+
+def write(x: Tensor, same_bytes: bool = False) -> Spec:
+    """A write in a list of accesses: `writes=[fp.write(x, same_bytes=True)]`."""
+    _memory(x, "fp.write")
+    return Spec(x, "w", same_bytes=same_bytes)
+
+
+Accesses = Union[Tensor, Spec, Iterable[Union[Tensor, Spec]]]
+"""What `reads=` and `writes=` take."""
+
+
+def accesses(reads: Accesses, writes: Accesses, recording: Recording) -> tuple[p.Access, ...]:
+    """The accesses of a kernel or of host code, reads first."""
+    found = []
+    for mode, given in (("r", reads), ("w", writes)):
+        for entry in (given,) if isinstance(given, (Tensor, Spec)) else tuple(given):
+            if isinstance(entry, Tensor):
+                found.append(entry._access(recording, mode))
+            elif isinstance(entry, Spec):
+                if entry.mode != mode:
+                    fail(f"{entry.tensor.name!r}: fp.read belongs into reads=, fp.write into writes=")
+                found.append(entry.tensor._access(recording, mode, entry.harm, entry.same_bytes))
+            else:
+                fail(f"{entry!r} is no memory; reads= and writes= list buffers, tensors, slots and parts")
+    return tuple(found)
+
+
+class Event(Referent):
+    """A CUDA event: one for ever, a slot of a ring, or a fresh one of the turn."""
+
+    _what = "event"
+
+    def __getitem__(self, key: int | Index | Handle) -> Event:
+        if self._depth is None or self._index is not None:
+            fail(f"event {self._name!r} is no ring; give it depth= to index it")
+        return Event(self._design, self._name, self._id, self._depth, self._slot(key))
+
+    def _operand(self, recording: Recording) -> p.Operand:
+        self._design._own(self)
+        return self._resolve(recording)
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Capture the stream's work so far, forgetting an earlier capture (S19)."""
+        recording = self._design._running()
+        recording.do(p.Record(self._operand(recording), self._design._stream(stream, recording)))
+
+    def synchronize(self, *, time: float | None = None) -> None:
+        """The host waits for the latest capture; never recorded: returns at once (S18, S23)."""
+        recording = self._design._running()
+        recording.do(p.EventSync(self._operand(recording), _time(time)))
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """The stream waits for the latest capture (S20)."""
+        recording = self._design._running()
+        recording.do(p.StreamWaitEvent(self._design._stream(stream, recording), self._operand(recording)))
+
+    def query(self) -> bool:
+        """Whether the captured work is done (S24); never recorded: yes (S18)."""
+        recording = self._design._running()
+        return recording.yes(p.EventQuery(self._operand(recording)))
+
+
+class Stream(Referent):
+    """A stream, a slot of a ring of streams, or a default stream; `with stream:` makes it current."""
+
+    _what = "stream"
+
+    def __getitem__(self, key: int | Index | Handle) -> Stream:
+        if self._depth is None or self._index is not None:
+            fail(f"stream {self._name!r} is no ring; give it depth= to index it")
+        return Stream(self._design, self._name, self._id, self._depth, self._slot(key))
+
+    def _operand(self, recording: Recording) -> p.Operand:
+        self._design._own(self)
+        return self._resolve(recording)
+
+    def __enter__(self) -> Stream:
+        recording = self._design._running()
+        self._operand(recording)
+        recording.streams.append(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._design._recording is not None:
+            self._design._recording.streams.pop()
+
+    def wait_event(self, event: Event) -> None:
+        """Later work waits for the event's latest capture (S20)."""
+        recording = self._design._running()
+        _event(event, "wait_event")
+        recording.do(p.StreamWaitEvent(self._operand(recording), event._operand(recording)))
+
+    def wait_stream(self, other: Stream) -> None:
+        """Later work waits for everything in the other stream (S22)."""
+        recording = self._design._running()
+        recording.do(p.WaitStream(self._operand(recording), self._design._stream(other, recording)))
+
+    def record_event(self, event: Event) -> Event:
+        """`event.record(self)` (S19)."""
+        _event(event, "record_event")
+        event.record(self)
+        return event
+
+    def synchronize(self, *, time: float | None = None) -> None:
+        """The host waits for everything in the stream (S32)."""
+        recording = self._design._running()
+        recording.do(p.StreamSync(self._operand(recording), _time(time)))
+
+    def query(self) -> bool:
+        """Whether everything in the stream is done (S34)."""
+        recording = self._design._running()
+        return recording.yes(p.StreamQuery(self._operand(recording)))
+
+
+def _memory(x: object, where: str) -> None:
+    if not isinstance(x, Tensor):
+        fail(f"{where}: {x!r} is no memory")
+
+
+def _event(x: object, where: str) -> None:
+    if not isinstance(x, Event):
+        fail(f"{where}: {x!r} is no event")
+
+
+def _check_harm(harm: str) -> None:
+    if harm not in HARMS:
+        fail(f"harm={harm!r}; it is one of {', '.join(HARMS)}")
+
+
+def _time(time: float | None) -> float | None:
+    if time is None:
+        return None
+    if isinstance(time, bool) or not isinstance(time, (int, float)) or not 0 <= time < float("inf"):
+        fail(f"time={time!r}; it is a duration in seconds")
+    return float(time)
+
+
+__all__ = ["Accesses", "Event", "Spec", "Stream", "Tensor", "accesses", "read", "write"]

@@ -1,0 +1,354 @@
+"""The eager tracer: runs a body once for each combination of answers to the questions it asks.
+
+A body is a plain Python function. While one runs, the design's `Recording` takes down its operations and questions; the
+answers come from a prefix that the search replays, then from the first option each time. Depth first, until all
+combinations were seen. Each run is repeated: a body that does something else the second time depends on more
+than its answers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fencepost.model import program as p
+from fencepost.model.language.errors import fail, is_own, shown
+from fencepost.model.language.graph import Asked, Cut, Did, Drained, Entry, MaybeBegan, MaybeEnded, Merger
+from fencepost.model.language.purity import changes, state_of
+
+if TYPE_CHECKING:
+    from fencepost.model.language.design import Design
+    from fencepost.model.language.objects import Stream
+
+MAX_QUESTIONS = 400
+"""Most questions that one turn may ask."""
+
+MAX_STEPS = 20_000
+"""Most operations and questions in one turn: more is a loop that does not end."""
+
+WARN_RUNS = 2**12
+"""From more combinations of answers than 12 independent questions have, the tracer warns."""
+
+MAX_RUNS = 2**16
+"""Most combinations of answers."""
+
+CURE = "a body may depend on nothing but the answers to its questions; keep what lasts in a d.cell or d.cursor"
+
+SiteKey = tuple[tuple[int, int], ...]
+LocalKey = tuple[str, str, int, str, Any, "int | None"]
+"""Name, kind, occurrence, origin (where it comes from), depth or what decides it, pool."""
+
+
+class Sites:
+    """Numbers the places of operations in the text in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._known: dict[SiteKey, int] = {}
+        self._keep: list[CodeType] = []
+        self.frames: list[tuple[tuple[str, int, str], ...]] = []
+        """For each site file, line and function of the user's frames, from the body down."""
+
+    def number(self) -> int:
+        """The site of the call that is being made. The user's frames end at the tracer's own call of the body."""
+        frame: FrameType | None = sys._getframe(1)
+        key: list[tuple[int, int]] = []
+        users: list[FrameType] = []
+        while frame is not None:
+            code = frame.f_code
+            if code is _CALL:
+                break
+            if not is_own(code.co_filename):
+                key.append((id(code), frame.f_lasti))
+                users.append(frame)
+            frame = frame.f_back
+        site = self._known.get(tuple(key))
+        if site is None:
+            self._keep += [user.f_code for user in users]  # an id names a code object only while it lives
+            found = [(user.f_code.co_filename, user.f_lineno, user.f_code.co_name) for user in reversed(users)]
+            site = self._enter(tuple(key), tuple(found))
+        return site
+
+    def end_of(self, body: Callable[..., Any]) -> int:
+        """The site of what happens when the body's frame is gone: its last line."""
+        code = body.__code__
+        key = ((id(code), -1),)
+        if key not in self._known:
+            self._keep.append(code)
+            last = max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)
+            self._enter(key, ((code.co_filename, last, code.co_name),))
+        return self._known[key]
+
+    def place(self, site: int) -> str:
+        """`path:line` of the site's innermost frame."""
+        if not 0 <= site < len(self.frames) or not self.frames[site]:
+            return "<unknown>:0"
+        file, line, _ = self.frames[site][-1]
+        return shown(file, line)
+
+    def _enter(self, key: SiteKey, frames: tuple[tuple[str, int, str], ...]) -> int:
+        self._known[key] = len(self.frames)
+        self.frames.append(frames)
+        return self._known[key]
+
+
+class Life:
+    """One value made or received in a turn: which local it is, and why it can no longer be used."""
+
+    __slots__ = ("dead", "kind", "local", "name", "recording")
+
+    def __init__(self, recording: Recording, local: int, kind: str, name: str) -> None:
+        self.recording, self.local, self.kind, self.name = recording, local, kind, name
+        self.dead: str | None = None
+
+    def check(self, current: Recording) -> int:
+        """The local's number. Raises `DesignError` when the value belongs to another turn or is gone."""
+        if self.recording is not current:
+            if self.recording.tracer is current.tracer:
+                fail(f"{self.name!r} was made in an earlier turn; a Python variable kept it: {CURE}")
+            fail(f"{self.name!r} was made in thread {self.recording.tracer.name!r}; hand it over through a queue or a cell")
+        if self.dead is not None:
+            fail(f"{self.name!r} is used after {self.dead}")
+        return self.local
+
+
+class Frame:
+    """A scope that holds references: the body's, a `d.scope`, a `maybe` block or one iteration of a drain loop."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind, self.name = kind, name
+        self.held: list[Life] = []
+
+
+class CutRun(BaseException):
+    """Ends a run from inside: what follows is known from other runs. No error, and not to be caught by a body."""
+
+
+class Recording:
+    """One run of a body: what it did and asked, and what it holds."""
+
+    def __init__(self, tracer: Tracer, prefix: list[int]) -> None:
+        self.tracer, self.prefix = tracer, prefix
+        self.entries: list[int] = []
+        self.path: list[tuple[int, int]] = []
+        """Index of the answer and number of options of each question that branches."""
+        self.choices: dict[str, tuple[tuple[str, ...], int]] = {}
+        self.below: dict[int, bool] = {}
+        """Answers to `n < c` so far."""
+        self.counts: dict[tuple[str, str], int] = {}
+        self.advances: dict[int, int] = {}
+        """Per cursor, how often it advanced in this turn."""
+        self.frames = [Frame("body", tracer.name)]
+        self.streams: list[Stream] = []
+        self.uncertain: set[tuple[int, int]] = set()
+        """Cursors, with a number of advances, after which a `maybe` block advanced them."""
+        self.drains = 0
+        self.steps = 0
+        self.over = False
+
+    # ------------------------------------------------------------ what the language's objects call
+
+    def do(self, operation: p.Operation) -> None:
+        """Take down an operation at the user's current place."""
+        self.step()
+        self._enter(Did(operation, self.tracer.sites.number()))
+
+    def step(self) -> None:
+        """Count one call of the language; a turn that never ends is an error."""
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            fail(f"more than {MAX_STEPS} operations in one turn of {self.tracer.name!r}; does a loop of the body ever end?")
+
+    def ask(self, question: p.Question, options: tuple[str, ...] = ("yes", "no")) -> str:
+        """The answer that this run gives to the question."""
+        self.step()
+        site = self.tracer.sites.number()
+        answer = options[self._branch(len(options))]
+        self._enter(Asked(question, options, answer, site))
+        return answer
+
+    def yes(self, question: p.Question) -> bool:
+        """The answer to a yes-no question."""
+        return self.ask(question) == "yes"
+
+    def local(self, name: str, kind: str, origin: str, depth: Any = None, pool: int | None = None) -> Life:
+        """A new value of this turn, held by the innermost scope."""
+        occurrence = self.counts.get((name, kind), 0)
+        self.counts[name, kind] = occurrence + 1
+        number = self.tracer.local((name, kind, occurrence, origin, depth, pool))
+        life = Life(self, number, kind, name)
+        frame = self.frames[-1]
+        if kind != p.MEMORY:
+            # Only memory is reference counted. Other values die with what may not have happened, not with a scope.
+            frame = next(f for f in reversed(self.frames) if f.kind != "scope")
+        frame.held.append(life)
+        return life
+
+    def release(self, life: Life) -> None:
+        """`x.release()`: the reference ends now."""
+        life.check(self)
+        self.do(p.Drop(life.local))
+        life.dead = f"its release at {self.tracer.sites.place(self.tracer.sites.number())}"
+
+    def leave(self, frame: Frame, site: int | None = None) -> None:
+        """The scope ends: what it still holds is dropped, the latest first."""
+        assert self.frames[-1] is frame, "scopes end in the reverse order"
+        self.frames.pop()
+        what = {
+            "body": "the end of the turn", "scope": f"the end of scope {frame.name!r}",
+            "maybe": f"the end of maybe {frame.name!r}, which may not have run",
+            "drain": "the end of its iteration of the drain loop",
+        }[frame.kind]  # fmt: skip
+        for life in reversed(frame.held):
+            if life.dead is None:
+                if life.kind == p.MEMORY:
+                    at = self.tracer.sites.number() if site is None else site
+                    self._enter(Did(p.Drop(life.local), at))
+                life.dead = what
+
+    # ------------------------------------------------------------ maybe and drain
+
+    def begin_maybe(self, question: p.Maybe) -> None:
+        """The block of a `maybe` begins."""
+        self.step()
+        self._enter(MaybeBegan(question, self.tracer.sites.number()))
+
+    def end_maybe(self) -> None:
+        """The block of the innermost `maybe` ended."""
+        self._enter(MaybeEnded())
+
+    def drain_head(self, queue: int, visit: int) -> bool:
+        """Whether a drain loop goes on. At the third visit the run is cut: the first two tell what the loop does."""
+        self.step()
+        site = self.tracer.sites.number()
+        if visit == 2:
+            self._enter(Cut(self.drains, site))
+            self.over = True
+            raise CutRun
+        more = self._branch(2) == 0
+        self._enter(Drained(queue, self.drains, visit, more, site))
+        return more
+
+    # ------------------------------------------------------------
+
+    def _enter(self, entry: Entry) -> None:
+        if not self.over:
+            self.entries.append(self.tracer.intern(entry))
+
+    def _branch(self, options: int) -> int:
+        at = len(self.path)
+        if at >= MAX_QUESTIONS:
+            fail(
+                f"more than {MAX_QUESTIONS} questions in one turn of {self.tracer.name!r}; a body that polls until "
+                "something holds never ends: wait with an operation, use drain(), or end the turn and ask in the next"
+            )
+        answer = self.prefix[at] if at < len(self.prefix) else 0
+        if answer >= options:
+            fail(f"thread {self.tracer.name!r} asks other questions when its body runs again; {CURE}")
+        self.path.append((answer, options))
+        return answer
+
+
+class Tracer:
+    """Traces one body into a thread."""
+
+    def __init__(self, design: Design, name: str, kind: str, body: Callable[..., Any], default: Stream | None) -> None:
+        self.design, self.name, self.kind, self.body, self.default = design, name, kind, body, default
+        self.sites = design._sites
+        self.locals: dict[LocalKey, int] = {}
+        self._entries: dict[Entry, int] = {}
+
+    def intern(self, entry: Entry) -> int:
+        """Equal entries get one number, so that runs are compared by lists of integers."""
+        return self._entries.setdefault(entry, len(self._entries))
+
+    def local(self, key: LocalKey) -> int:
+        """The number of the local that this value is."""
+        return self.locals.setdefault(key, len(self.locals))
+
+    def trace(self, arguments: tuple[Any, ...]) -> tuple[tuple[p.Node, ...], int]:
+        """All runs of the body, merged: nodes and entry. Raises `DesignError` for a body that is none."""
+        before = state_of(self.body)
+        runs: list[list[int]] = []
+        prefix: list[int] = []
+        while True:
+            recording = self._run(prefix, arguments)
+            self._compare(before)
+            runs.append(recording.entries)
+            again = self._run([answer for answer, _ in recording.path], arguments)
+            if again.entries != recording.entries or again.path != recording.path:
+                at = next(
+                    (i for i, (a, b) in enumerate(zip(recording.entries, again.entries, strict=False)) if a != b),
+                    min(len(recording.entries), len(again.entries)),
+                )
+                self._impure(self._site(recording.entries, at), self._site(again.entries, at))
+            path = list(recording.path)
+            while path and path[-1][0] + 1 == path[-1][1]:
+                path.pop()
+            if not path:
+                break
+            prefix = [answer for answer, _ in path]
+            prefix[-1] += 1
+            if len(runs) >= MAX_RUNS:
+                fail(
+                    f"more than {MAX_RUNS} combinations of answers in one turn of {self.name!r}; use d.maybe for blocks "
+                    "that may not run, it traces them once",
+                    self._body_place(),
+                )
+        if len(runs) > WARN_RUNS:
+            self.design._warn(
+                f"{self._body_place()}: {len(runs)} combinations of answers in one turn of {self.name!r}; use d.maybe for "
+                "blocks that may not run, it traces them once"
+            )
+        merger = Merger(runs, list(self._entries), self._impure, self._depends)
+        nodes, entry = merger.nodes(merger.build())
+        if not nodes:
+            fail(f"the body of {self.name!r} does nothing; remove the thread or write what it does", self._body_place())
+        return nodes, entry
+
+    def _run(self, prefix: list[int], arguments: tuple[Any, ...]) -> Recording:
+        recording = Recording(self, prefix)
+        self.design._recording = recording
+        try:
+            result = _call_body(self.body, arguments)
+            if result is not None and hasattr(result, "__next__") or hasattr(result, "__await__"):
+                fail(f"the body of {self.name!r} is a generator; write a plain function", self._body_place())
+            recording.leave(recording.frames[-1], self.sites.end_of(self.body))
+        except CutRun:
+            pass
+        finally:
+            recording.over = True
+            self.design._recording = None
+        return recording
+
+    def _compare(self, before: dict[str, Any]) -> None:
+        changed = changes(before, state_of(self.body))
+        if changed:
+            fail(f"the body of {self.name!r} changes {changed[0]!r}, which lives on; {CURE}", self._body_place())
+
+    def _site(self, entries: list[int], at: int) -> int:
+        known = list(self._entries)
+        return getattr(known[entries[at]], "site", -1) if at < len(entries) else -1
+
+    def _body_place(self) -> str:
+        code = self.body.__code__
+        return shown(code.co_filename, code.co_firstlineno)
+
+    def _impure(self, site: int, other: int) -> NoReturn:
+        known = next((s for s in (other, site) if s >= 0), None)
+        place = self._body_place() if known is None else self.sites.place(known)
+        fail(f"the body of {self.name!r} does not do the same when it runs again with the same answers; {CURE}", place)
+
+    def _depends(self, site: int, what: str) -> NoReturn:
+        fail(
+            f"what follows depends on what happened in {what}; ask with d.choose or keep the outcome in a d.cell",
+            self.sites.place(site),
+        )
+
+
+def _call_body(body: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return body(*arguments)
+
+
+_CALL = _call_body.__code__
