@@ -24,7 +24,11 @@ def _but(*dropped: str) -> tuple[str, ...]:
 
 
 class _Copies:
-    """A list of pending copies `(event, landing buffers[, sources])`, at most one entry long, and how it is used."""
+    """A list of pending copies `(event, landing buffers[, sources])`, at most one entry long, and how it is used.
+
+    All the lists are filled by the first step that produces output and emptied by `clean()`, together with `prev_batch`;
+    whether they hold anything is asked once per step, of `prev_token_ids`.
+    """
 
     def __init__(self, d: fp.Design, name: str, sources: int, held: int) -> None:
         self.sources, self.held = sources, held
@@ -33,8 +37,6 @@ class _Copies:
 
     def receive(self) -> None:
         """Pop the oldest, wait for its event, use what landed; what was held beside it goes when this returns."""
-        if self.queue.empty():
-            return
         with self.d.scope("recv_async_output"):
             copied, *tensors = self.queue.get()
             copied.synchronize()
@@ -43,13 +45,19 @@ class _Copies:
 
     def forget(self) -> None:
         """Drop the entry and all its references without waiting."""
-        if not self.queue.empty():
-            with self.d.scope("clean"):
-                self.queue.get()
+        with self.d.scope("clean"):
+            self.queue.get()
 
 
 @fp.variant("all sources held until their copy was waited for", fp.PROVED)
-@fp.variant("no holds", fp.REFUTED, hazard="WAR ids", fix="all sources held until their copy was waited for", held=())
+@fp.variant(
+    "no holds, draft ids dropped at their use (main before #2654)",
+    fp.REFUTED,
+    hazard="WAR ids",
+    fix="draft ids held, dropped at their use",
+    held=(),
+    draft_dropped="at its use",
+)
 @fp.variant(
     "ids not held",
     fp.REFUTED,
@@ -109,9 +117,14 @@ class _Copies:
     recorded=_but(ELL),
 )
 @fp.variant(
-    "clean() forgets the handles", fp.REFUTED, hazard="WAR ids", fix="clean() waits for all, then drops", clean="forget"
+    "clean() forgets the handles",
+    fp.REFUTED,
+    hazard="WAR ids",
+    fix="clean() waits for all, then drops",
+    clean="forget",
+    chunks=False,
 )
-@fp.variant("clean() waits for all, then drops", fp.PROVED, clean="drain")
+@fp.variant("clean() waits for all, then drops", fp.PROVED, clean="drain", chunks=False)
 @fp.variant(
     "no spec decode: clean() forgets the handles",
     fp.REFUTED,
@@ -127,6 +140,7 @@ def deferred_output(
     recorded: tuple[str, ...] = (),
     draft_dropped: Literal["at the rebind", "at its use"] = "at the rebind",
     merged: bool = False,
+    chunks: bool = True,
     clean: Literal["", "forget", "drain"] = "",
 ) -> fp.Design:
     """One step of `ModelRunner.forward` with its five sources of side-stream copies, each holdable and recordable.
@@ -139,9 +153,10 @@ def deferred_output(
     where the next input has been built from them (`draft_dropped`); ell: at the rebind in the next propose, one step
     before the wait.
 
-    A step is a batch that produces output or a chunk in the middle of a prefill, which returns behind the forward.
+    A step is a batch that produces output or (`chunks`) a chunk in the middle of a prefill, which returns behind the forward.
     `held` names the sources kept beside their copy's event, `recorded` those that get `record_stream`, `merged` issues the
-    copies on the default stream, `clean` is `tokenIDProcessor.clean()` between two steps.
+    copies on the default stream, `clean` is `tokenIDProcessor.clean()` between two steps (decided without chunks, which
+    only widen the windows that `clean` opens).
     """
     d = fp.Design("ATOM deferred output")
     d.models(RUNNER, "tokenIDProcessor", REVISION)
@@ -185,7 +200,7 @@ def deferred_output(
                 copied.synchronize()
                 landed.read()
 
-    def propose(next_ids: fp.Tensor) -> None:
+    def propose(next_ids: fp.Tensor, started: bool) -> None:
         ell = d.empty("ell")
         d.launch("compute_ell", reads=[next_ids], writes=[ell])
         last_ell.set(ell)  # set_last_ell: the previous ell loses this reference
@@ -196,10 +211,11 @@ def deferred_output(
         drafts = d.empty("draft")
         d.launch("propose", reads=[next_ids], writes=[drafts])
         draft_token_ids.set(drafts)  # prepare_draft_ids: rebinds, then pops and waits
-        draft_copies.receive()
+        if started:
+            draft_copies.receive()
         draft_copies.queue.put(*to_host({DRAFT: drafts}, None))
 
-    def postprocess(hidden: fp.Tensor) -> None:
+    def postprocess(hidden: fp.Tensor, started: bool) -> None:
         ids = d.empty("ids")
         if spec:
             verdict = d.empty("verdict")
@@ -209,7 +225,8 @@ def deferred_output(
         logprobs = d.empty("logprobs")
         d.launch("logprobs", reads=[hidden, ids], writes=[logprobs])
         forward_done.record()
-        ids_copies.receive()
+        if started:
+            ids_copies.receive()
         ids_copies.queue.put(*to_host({IDS: ids, LOGPROBS: logprobs}, forward_done))
         prev_token_ids.set(ids)
         if spec:
@@ -217,9 +234,11 @@ def deferred_output(
             next_ids = d.empty("next ids")
             d.launch("gather next ids", reads=[ids, verdict], writes=[next_ids])
             prev_token_ids.set(next_ids)
-            propose(next_ids)
+            propose(next_ids, started)
 
     def clean_up() -> None:
+        if prev_token_ids.empty():
+            return
         for copies in (ids_copies, status_copies, draft_copies) if spec else (ids_copies,):
             if clean == "drain":
                 copies.receive()
@@ -231,22 +250,23 @@ def deferred_output(
 
     @d.loop("runner")
     def step() -> None:
-        produces_output = d.choose("batch", ["output", "middle chunk"]) == "output"
+        produces_output = not chunks or d.choose("batch", ["output", "middle chunk"]) == "output"
         if spec:
             resolve_ell()  # prepare_model: the q-bucket reads ell_by_req
-        with d.maybe("prepare_sample allocates"):
+        with d.scope("prepare_sample"):  # may allocate; a block that nothing had before is as good as none
             sampling = d.empty("sampling tensors")
             d.launch("fill sampling tensors", writes=[sampling])
-        if spec and produces_output:
+        started = produces_output and not prev_token_ids.empty()
+        if spec and started:
             status_copies.receive()
-            if draft_dropped == "at its use" and not draft_token_ids.empty():
+            if draft_dropped == "at its use":
                 with d.scope("prepare_input_ids"):
                     d.launch("fill_deferred_decode_ids", reads=[draft_token_ids.take()])
         hidden = d.empty("hidden states")
         d.launch("forward", writes=[hidden])
         if produces_output:
             with d.scope("postprocess"):
-                postprocess(hidden)
+                postprocess(hidden, started)
         hidden.release()
         if clean:
             with d.maybe("clean"):
@@ -342,11 +362,11 @@ def release_at_pop(
     fix="steps that do not resolve, held beside the copy's event",
 )
 @fp.variant(
-    "steps that do not resolve, evicted beyond 8 entries",
+    "steps that do not resolve, evicted beyond 6 entries",
     fp.REFUTED,
     hazard="WAR ell",
     fix="steps that do not resolve, held beside the copy's event",
-    entries=8,
+    entries=6,
 )
 @fp.variant(
     "every step resolves, but record_ell(None) clears the list",
@@ -414,9 +434,9 @@ def ell_held_in_pending(
                 last_ell.clear()
                 newest.clear()
                 older.clear()
-                for count in range(entries, 0, -1):
-                    if pending.holds(count):
-                        drop_oldest()
+                for copied, _ in pending.drain():
+                    if evicts == "after the wait":
+                        copied.synchronize()
 
     return d
 
@@ -442,20 +462,20 @@ def ell_held_in_pending(
     entries=5,
 )
 @fp.variant(
-    "no query, 9 entries outstanding in 8 slots, oldest adopted",
+    "no query, 7 entries outstanding in 6 slots, oldest adopted",
     fp.REFUTED,
     hazard="RAW ell_stage_ring",
     fix="the code: generation 2 of 4 slots, query and one-off buffer",
-    depth=8,
-    entries=9,
+    depth=6,
+    entries=7,
 )
 @fp.variant(
-    "query and one-off buffer, 5 entries outstanding in 4 slots, oldest adopted",
+    "query and one-off buffer, 3 entries outstanding in 2 slots, oldest adopted",
     fp.REFUTED,
     hazard="RAW ell_stage_ring",
     fix="the code: generation 2 of 4 slots, query and one-off buffer",
-    depth=4,
-    entries=5,
+    depth=2,
+    entries=3,
     query=True,
 )
 def ell_landing_ring(
@@ -472,9 +492,10 @@ def ell_landing_ring(
     iff `depth` >= `entries`, so that a list without limit is unsafe at every depth. The code adopts a fixed
     generation, two recordings back (`entries` = 2), and needs two slots, with or without the query.
 
-    This is finer than the survey that the design was written from. It calls the ring without query unsafe at every depth
-    as soon as some steps do not resolve, which holds for a list without limit only, and safe with the query. But a query
-    says that a slot's copy is done, not that the host has read it: with more entries than slots it still races.
+    Two statements about this ring that one meets are too coarse. "Unsafe at every depth without the query, as soon as some
+    steps do not resolve": that holds for a list without limit; the fixed generation is safe with two slots. "Safe with the
+    query": a query says that a slot's copy is done, not that the host has read it, so with more entries than slots the ring
+    still races; the fixed generation is what makes it safe.
     """
     d = fp.Design("ATOM ell landing ring")
     d.models(VERIFY, "VerifyScheduler._ell_stage", REVISION)
@@ -482,11 +503,10 @@ def ell_landing_ring(
     ring = d.pinned("ell_stage_ring", depth=depth)
     index = d.cursor("_ell_stage_idx", depth)
     slot_event = d.cell("_ell_slot_event", depth=depth, item=(fp.EVENT,))
-    pending = d.queue(
-        "_ell_pending",
-        capacity=entries,
-        item={"slot": (fp.EVENT, fp.INDEX), "one-off": (fp.EVENT, fp.MEMORY)},
-    )
+    kinds = {"slot": (fp.EVENT, fp.INDEX), "one-off": (fp.EVENT, fp.MEMORY)}
+    if not query:
+        del kinds["one-off"]
+    pending = d.queue("_ell_pending", capacity=entries, item=kinds)
 
     def land(ell: fp.Tensor, target: fp.Tensor) -> fp.Event:
         side.wait_stream(d.current_stream())
@@ -517,7 +537,7 @@ def ell_landing_ring(
         with d.scope("record_ell"):
             ell = d.empty("ell")
             d.launch("compute_ell", writes=[ell])
-            if pending.full():
+            if resolves == "some steps" and pending.full():  # else one was adopted in this step
                 pending.get()
             free = True
             if query:
@@ -527,10 +547,10 @@ def ell_landing_ring(
                 slot = index.advance()
                 copied = land(ell, ring[slot])
                 slot_event[slot].set(copied)
-                pending.put("slot", copied, slot)
+                pending.put(copied, slot, tag="slot")
             else:
                 buffer = d.empty_pinned("one-off")
-                pending.put("one-off", land(ell, buffer), buffer)
+                pending.put(land(ell, buffer), buffer, tag="one-off")
 
     return d
 

@@ -287,7 +287,6 @@ def sampling_parameters(fresh: bool = False) -> fp.Design:
     handed out again by the caching host allocator only when the copy is done (S54, S80).
     """
     d = fp.Design("tokenspeed sampling parameters")
-    d.models("tokenspeed", "sampling parameters", "lightseekorg/tokenspeed#376")
     on_device = d.device("sampling parameters on the device")
     persistent = None if fresh else d.pinned("sampling parameters")
     results = d.queue("result_queue", capacity=2, item=(fp.EVENT,))

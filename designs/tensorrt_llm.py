@@ -31,17 +31,20 @@ class _Executor:
         self.prepared = d.cell("prep event", item=(fp.EVENT,))
         self.previous = d.cell("previous_batch", item=(fp.EVENT,))
         self.offsets = d.device("kv_cache_block_offsets")
-        self.logits = d.device("logits")
         self.prep_depth = prep_depth
         if prep_depth:
             self.prep = d.pinned("prep buffers", depth=prep_depth)
             self.inputs = d.device("inputs")
         d.models(EXECUTOR, "PyExecutor._executor_loop_overlap", REVISION)
 
-    def wait_prepared(self) -> None:
-        """Host waits for the latest forward's preparation; before the first forward there is no event."""
+    def wait_last_prepared(self) -> None:
+        """W1: the host waits for the previous iteration's preparation; in the first iteration there is no event."""
         if not self.prepared.empty():
             self.prepared.get().synchronize()
+
+    def wait_prepared(self) -> None:
+        """W2, W3: the host waits for the preparation of the forward that this iteration has launched."""
+        self.prepared.get().synchronize()
 
     def forward_step(self, n: fp.Turn, copy_block_offsets: Callable[[], None]) -> None:
         """Step 5: `_prepare_inputs` fills host buffers and enqueues their copies, then the forward is launched."""
@@ -57,7 +60,7 @@ class _Executor:
             event.record()
             self.prepared.set(event)
             reads = [self.offsets, self.inputs] if self.prep_depth else [self.offsets]
-            d.launch("forward", reads=reads, writes=[self.logits])
+            d.launch("forward", reads=reads)
         sampling.wait_stream(self.execution)
 
     def update_requests(self) -> None:
@@ -67,7 +70,7 @@ class _Executor:
 
     def sample(self) -> fp.Event:
         """Step 9: `_sample_async` on the default stream."""
-        self.d.launch("sample", reads=[self.logits])
+        self.d.launch("sample")
         sampled = self.d.event("sampler_event")
         sampled.record()
         return sampled
@@ -118,7 +121,7 @@ def v1_manager(w1: bool = False, snapshot: bool = False, table_depth: int = 1, p
     @d.loop("executor")
     def iteration(n: fp.Turn) -> None:
         if w1:
-            executor.wait_prepared()
+            executor.wait_last_prepared()
 
         def copy_batch_block_offsets() -> None:
             table[n].write()
@@ -192,9 +195,7 @@ def v1_manager(w1: bool = False, snapshot: bool = False, table_depth: int = 1, p
     fix="snapshots held until the batch's sampler event",
     snapshot="raw kernel",
 )
-@fp.variant(
-    "snapshots held until the batch's sampler event", fp.PROVED, snapshot="raw kernel", hold="sampler event"
-)
+@fp.variant("snapshots held until the batch's sampler event", fp.PROVED, snapshot="raw kernel", hold="sampler event")
 @fp.variant("snapshots copied by torch before the gather", fp.PROVED, snapshot="torch copy")
 @fp.variant(
     "snapshots held to the prep event, one wait at the start of _prepare_inputs",
@@ -245,8 +246,7 @@ def v2_manager(
     if snapshot == "torch copy":
         rows_on_device = d.device("staged block offsets")
         index_on_device = d.device("staged copy_idx")
-    holds_to_event = hold == "prep event"
-    if holds_to_event:
+    if hold == "prep event":
         held = d.cell("held snapshots", item=(fp.MEMORY, fp.MEMORY))
     if hold == "sampler event":
         batch = d.cell("snapshots of previous_batch", item=(fp.MEMORY, fp.MEMORY))
@@ -254,7 +254,7 @@ def v2_manager(
     @d.loop("executor")
     def iteration(n: fp.Turn) -> None:
         if w1:
-            executor.wait_prepared()
+            executor.wait_last_prepared()
         with d.maybe("schedule allocates, evicts or resumes"):
             table["request rows"].write()
         if adp_dummy:
@@ -277,7 +277,7 @@ def v2_manager(
                 d.launch("gather block offsets", reads=[rows_on_device, index_on_device], writes=[executor.offsets])
             else:
                 d.launch("gather block offsets", reads=[rows, index], writes=[executor.offsets])
-            if holds_to_event:
+            if hold == "prep event":
                 held.set(rows, index)
             if hold == "sampler event":
                 kept.extend((rows, index))
@@ -286,8 +286,8 @@ def v2_manager(
                 index.release()
 
         if wait_in_prepare:
-            executor.wait_prepared()
-            if holds_to_event:
+            executor.wait_last_prepared()
+            if hold == "prep event":
                 held.clear()
         executor.forward_step(n, copy_batch_block_offsets)
         executor.update_requests()
@@ -340,7 +340,7 @@ def dsv4_manager(w1: bool = False, w2: bool = False, w3: bool = False) -> fp.Des
     @d.loop("executor")
     def iteration(n: fp.Turn) -> None:
         if w1:
-            executor.wait_prepared()
+            executor.wait_last_prepared()
         with d.maybe("schedule allocates, evicts or resumes"):
             table["request rows"].write()
 

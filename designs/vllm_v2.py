@@ -6,9 +6,10 @@ unresolved, and the margin is zero, as designed: anything that takes a slot more
 event that resolves the step, or resolves without waiting for the device breaks it.
 
 Every pool of the runner moves as the ones written here. Left out, because no row turns on them: pools whose takes and
-readers are those of another, the fresh pinned sources of `async_tensor_h2d`, the broadcast of sampled tokens back to
-earlier pipeline stages (a wait of one stream for another, which never holds a host back) and every collective inside
-a stage. An edge that is left out can only add hazards.
+readers are those of another; the fresh pinned sources of `async_tensor_h2d`; the sampled ids and their copies, which
+the output object holds until it has been waited for; the broadcast of sampled ids back to earlier pipeline stages (a
+wait of one stream for another, which never holds a host back); every collective inside a stage. An edge that is left
+out can only add hazards.
 """
 
 from __future__ import annotations
@@ -62,14 +63,13 @@ def _output(d: fp.Design, outputs: fp.Queue, output_copy_stream: fp.Stream) -> N
 
 @fp.variant("2 in flight, 2 slots: async scheduling, one stage", fp.PROVED)
 @fp.variant("3 in flight, 3 slots", fp.PROVED, batch_queue_size=3, depth=3)
-@fp.variant("4 in flight, 4 slots", fp.PROVED, batch_queue_size=4, depth=4)
 @fp.variant(
-    "4 in flight, 3 slots",
+    "3 in flight, 2 slots",
     fp.REFUTED,
     hazard="WAR num_blocks pp0",
-    fix="4 in flight, 4 slots",
-    batch_queue_size=4,
-    depth=3,
+    fix="3 in flight, 3 slots",
+    batch_queue_size=3,
+    depth=2,
 )
 @fp.variant(
     "async pipeline of 2, default depth: the setter ran after the pools were built",
@@ -233,7 +233,7 @@ def uva_pool(
             sample_rpc.put()
             batch_queue.put()
 
-    output_kinds: dict[str, tuple[str, ...]] = {"output": (fp.EVENT, fp.MEMORY, fp.MEMORY)}
+    output_kinds: dict[str, tuple[str, ...]] = {"output": (fp.EVENT,)}
     output_kinds |= {"host": ()} if empty_steps else {}
     async_output_queue = d.queue("async_output_queue", capacity=room, item=output_kinds) if async_scheduling else None
 
@@ -256,7 +256,7 @@ def uva_pool(
                 block = num_blocks_slot.advance()
                 num_blocks[block].write()  # block_tables.apply_staged_writes(), in every step
                 if not empty:
-                    d.launch("gather block tables", reads=[num_blocks[block]])
+                    d.launch("gather block tables", reads=[fp.read(num_blocks[block], harm="address")])
             if empty:
                 if rank == last:
                     resolve_on_host()
@@ -272,21 +272,16 @@ def uva_pool(
                 return
             if sample_rpc is not None:
                 sample_rpc.get()
-            sampled = d.empty("sampled_token_ids")
-            d.launch("sample", reads=[temperature[at]], writes=[sampled])
+            d.launch("sample", reads=[fp.read(temperature[at], harm="quality")])
             output_copy_stream.wait_stream(main)
-            with output_copy_stream:
-                sampled_cpu = d.empty_pinned("sampled_token_ids_cpu")
-                sampled_cpu.copy_(sampled, non_blocking=True)
-                copy_event = d.event("copy_event")
-                copy_event.record()
+            copy_event = d.event("copy_event")
+            copy_event.record(output_copy_stream)
             if speculator:
-                d.launch("propose", reads=[temperature[at]])  # into the drafter's own buffers
+                d.launch("propose", reads=[fp.read(temperature[at], harm="quality")])  # into the drafter's own buffers
             if async_output_queue is not None:
-                async_output_queue.put(copy_event, sampled, sampled_cpu, tag="output")
+                async_output_queue.put(copy_event, tag="output")
                 return
             copy_event.synchronize()
-            sampled_cpu.read()
             response.put()
 
     def resolve_on_host() -> None:
@@ -304,9 +299,8 @@ def uva_pool(
         def get_output() -> None:
             output = async_output_queue.get()
             if output.tag == "output":
-                copy_event, _sampled, sampled_cpu = output
+                (copy_event,) = output
                 copy_event.synchronize()
-                sampled_cpu.read()
             response.put()
 
     return d
@@ -394,7 +388,7 @@ def encoder_only(depth: int = 2, takes: int = 1, events: int = 0) -> fp.Design:
         for _ in range(takes):
             at = slot.advance()
             write_indices[at].write()
-            d.launch("apply write", reads=[write_indices[at]])
+            d.launch("apply write", reads=[fp.read(write_indices[at], harm="address")])
         if fence is not None:
             fence[n].record()
         d.launch("multimodal encoder")
@@ -465,7 +459,7 @@ def mixed_steps(
             guard.synchronize()
         at = slot.advance()
         write_indices[at].write()
-        d.launch("apply write", reads=[write_indices[at]])
+        d.launch("apply write", reads=[fp.read(write_indices[at], harm="address")])
         if guard is not None:
             guard.record()
         if not sampling:
@@ -508,7 +502,7 @@ def pruned_video(depth: int = 2, batch_queue_size: int = 2, item_between: bool =
     The first take is `add_requests`, the second the recomputed positions in `prepare_inputs_embeds`. Between them the
     recomputation calls `.item()`, which waits for the main stream (S33): at the second take every earlier reader is
     done, and at the next step's first take the reader before that wait is. Nobody put it there for this purpose;
-    without it (`item_between` False) two slots for two batches in flight are too few, and the bound is `depth` >= 2 *
+    without it (`item_between` False) two slots for two batches in flight are too few, in two steps (systems.md says three), and the bound is `depth` >= 2 *
     `batch_queue_size`.
     """
     d = fp.Design("vLLM V2 pruned video")
@@ -522,7 +516,7 @@ def pruned_video(depth: int = 2, batch_queue_size: int = 2, item_between: bool =
     def apply_staged_writes() -> None:
         at = slot.advance()
         write_indices[at].write()
-        d.launch("apply write", reads=[write_indices[at]], writes=[mrope_positions])
+        d.launch("apply write", reads=[fp.read(write_indices[at], harm="address")], writes=[mrope_positions])
 
     @d.loop("worker", stream=d.stream("main"))
     def step() -> None:

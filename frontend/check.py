@@ -40,6 +40,8 @@ class Case(msgspec.Struct, frozen=True):
     platform: str | None = None
     strict: bool = False
     budget: float | None = None
+    explain: bool = True
+    """Also answer what a full report asks: what protects, what closes, what masks."""
 
     @property
     def title(self) -> str:
@@ -173,6 +175,7 @@ def decide(case: Case, progress: Callable[[str], None] | None = None) -> Outcome
             never=case.never,
             budget=Budget(seconds=case.budget) if case.budget is not None else None,
             progress=progress,
+            explain=case.explain,
         )
     except (ValueError, DesignError) as error:
         return Outcome(case, program=program, error=f"{' '.join(str(error).split())} [{_of(case)}]")
@@ -276,14 +279,25 @@ def decide_all(
     workers = min(workers, len(asked))
     if workers <= 1:
         for case in asked:
-            yield decide(case, progress)
+            yield decide(case, _named(progress, case))
         return
-    yield from _decide_in_processes(asked, workers)
+    yield from _decide_in_processes(asked, workers, progress)
 
 
-def _decide_in_processes(asked: Sequence[Case], workers: int) -> Iterator[Outcome]:
+def _named(progress: Callable[[str], None] | None, case: Case) -> Callable[[str], None] | None:
+    """Progress that says which case it is about."""
+    if progress is None:
+        return None
+    return lambda text: progress(f"{_of(case)}: {text}")
+
+
+def _decide_in_processes(
+    asked: Sequence[Case], workers: int, progress: Callable[[str], None] | None
+) -> Iterator[Outcome]:
     import multiprocessing
+    import signal
     from concurrent.futures import Future, ProcessPoolExecutor
+    from concurrent.futures import TimeoutError as NotYet
     from concurrent.futures.process import BrokenProcessPool
 
     # A forked worker has the designs already; elsewhere it loads them by their target.
@@ -291,24 +305,55 @@ def _decide_in_processes(asked: Sequence[Case], workers: int) -> Iterator[Outcom
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context(method), initializer=_ignore_interrupts)
     futures: list[Future[Outcome]] = []
     given = 0
+    # Workers in the middle of an exploration would outlive a parent that is terminated.
+    restore = signal.signal(signal.SIGTERM, _terminated) if _in_main_thread() else None
     try:
         futures += [pool.submit(decide, case) for case in asked]
         for case, future in zip(asked, futures, strict=True):
-            try:
-                outcome = future.result()
-            except BrokenProcessPool:
-                outcome = Outcome(case, error=f"{_of(case)}: the worker process died (out of memory?)", crashed=True)
+            while True:
+                try:
+                    outcome = future.result(timeout=2)
+                    break
+                except NotYet:
+                    if progress is not None:
+                        done = sum(other.done() for other in futures)
+                        progress(f"{done} of {len(futures)} decided, waiting for {_of(case)}")
+                except BrokenProcessPool:
+                    why = "the worker process died (out of memory?)"
+                    outcome = Outcome(case, error=f"{_of(case)}: {why}", crashed=True)
+                    break
             given += 1
             yield outcome
     except KeyboardInterrupt:
-        for child in multiprocessing.active_children():
-            child.terminate()
+        _end_workers()
         for future in futures[given:]:
             if future.done() and not future.cancelled() and future.exception() is None:
                 yield future.result()
         raise
     finally:
+        if given < len(asked):
+            _end_workers()
         pool.shutdown(wait=False, cancel_futures=True)
+        if restore is not None:
+            signal.signal(signal.SIGTERM, restore)
+
+
+def _end_workers() -> None:
+    import multiprocessing
+
+    for child in multiprocessing.active_children():
+        child.terminate()
+
+
+def _in_main_thread() -> bool:
+    """Whether signal handlers can be set: only the main thread may."""
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
+
+
+def _terminated(_number: int, _frame: object) -> None:
+    raise SystemExit(143)
 
 
 def _ignore_interrupts() -> None:

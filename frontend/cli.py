@@ -17,9 +17,6 @@ NOT_BUILT = ("diff", "waits", "plan", "replay", "verify")
 
 ENGINES_NOT_BUILT = ("smt", "simulate", "all")
 
-SLOW = 2.0
-"""Seconds from which a running command says how far it is."""
-
 
 class _Commands(click.Group):
     """A group that says which commands exist."""
@@ -111,6 +108,7 @@ def check(
     Exit code 0: as declared, or proved. 1: refuted, hanging, or not as declared. 2: usage or input error. 3: unknown,
     bounded or masked. 130: Ctrl-C, with the table so far.
     """
+    import msgspec
     from fencepost.check import INTERRUPTED, Outcome, cases, decide_all, exit_code, unused_acceptances
     from fencepost.loader import load
 
@@ -119,19 +117,20 @@ def check(
         load(targets), sets=sets, overs=overs, keyword=keyword, environment=environment, platform=platform,
         strict=strict, budget=budget,
     )  # fmt: skip
+    if len(asked) > 1 and not verbose:
+        # A table shows none of it, and each explanation is a search of its own.
+        asked = [msgspec.structs.replace(case, explain=False) for case in asked]
     outcomes: list[Outcome] = []
     interrupted = False
+    progress = _Progress()
     try:
-        for outcome in decide_all(asked, jobs, _Progress()):
+        for outcome in decide_all(asked, jobs, progress):
             outcomes.append(outcome)
             if outcome.error is not None:
                 click.echo(f"fencepost: {'internal error: ' if outcome.crashed else ''}{outcome.error}", err=True)
-            if time.perf_counter() - begin > SLOW and sys.stderr.isatty():
-                click.echo(f"\r{len(outcomes)} of {len(asked)} decided", err=True, nl=False)
     except KeyboardInterrupt:
         interrupted = True
-    if time.perf_counter() - begin > SLOW and sys.stderr.isatty():
-        click.echo("\r" + " " * 40 + "\r", err=True, nl=False)
+    progress.clear()
     from fencepost.report import write
 
     errors = [] if interrupted or keyword is not None else unused_acceptances(outcomes)
@@ -153,9 +152,14 @@ class _Progress:
     def __call__(self, text: str) -> None:
         now = time.monotonic()
         terminal = sys.stderr.isatty()
-        if now - self._last >= (1 if terminal else 10):
+        if self._last == 0.0 or now - self._last >= (1 if terminal else 10):
             self._last = now
             click.echo(f"\r{text[:78]:<78}\r" if terminal else text, err=True, nl=not terminal)
+
+    def clear(self) -> None:
+        """Wipe the line on a terminal, before the report."""
+        if self._last and sys.stderr.isatty():
+            click.echo("\r" + " " * 78 + "\r", err=True, nl=False)
 
 
 @cli.command()

@@ -63,12 +63,35 @@ class Turn:
             self.items += [Item(self, number, order, effect) for order, effect in enumerate(effects)]
 
     @cached_property
-    def reach(self) -> list[int]:
-        """Per node the set (bits) of the nodes that can come after it in the turn."""
-        nexts = [
+    def nexts(self) -> list[list[int]]:
+        """Per node the nodes that follow it directly."""
+        return [
             [node.next] if isinstance(node, p.Do) else [target for _, target in node.branches]
             for node in self.thread.nodes
         ]
+
+    def in_order(self) -> list[int]:
+        """The nodes as the body runs them: each before those that follow it, loops aside."""
+        seen: set[int] = {p.END}
+        finished: list[int] = []
+        stack: list[tuple[int, list[int]]] = [(self.thread.entry, [])] if self.thread.nodes else []
+        while stack:
+            number, left = stack[-1]
+            if number not in seen:
+                seen.add(number)
+                left.extend(self.nexts[number])
+            following = next((n for n in left if n not in seen), None)
+            if following is None:
+                stack.pop()
+                finished.append(number)
+            else:
+                stack.append((following, []))
+        return [n for n in dict.fromkeys(reversed(finished)) if n != p.END]
+
+    @cached_property
+    def reach(self) -> list[int]:
+        """Per node the set (bits) of the nodes that can come after it in the turn."""
+        nexts = self.nexts
         reach = [0] * len(nexts)
         changed = True
         while changed:  # loops within a turn need more than one pass
@@ -185,7 +208,8 @@ class Shown:
         questions = len(thread.nodes) - operations
         process = f", process {thread.process}" if thread.process else ""
         yield f"thread {thread.name} ({thread.kind}, {operations} operations, {questions} questions{process})"
-        for node in thread.nodes:
+        for number in turn.in_order():
+            node = thread.nodes[number]
             text = self.words.node(node, thread)
             if isinstance(node, p.Ask):
                 text += f" {' | '.join(answer for answer, _ in node.branches)}"

@@ -30,18 +30,21 @@ def check(
     never: tuple[str, ...] = (),
     budget: Budget | None = None,
     progress: Callable[[str], None] | None = None,
+    explain: bool = True,
 ) -> a.Answer:
     """Decide `program` for every number of steps and every schedule.
 
     Parameters: names of `environment` and `platform` (model/platform.py); `strict` refutes on access-level hazards too;
     `never` names operations that are declared never to run; `budget` bounds states and seconds; `progress` is
-    called with one line at a time once the check has run for 2 s. Raises `ValueError` on an unknown name.
+    called with one line at a time once the check has run for 2 s; `explain` also answers the side questions of a
+    report (what protects each object and with which margin, what closes a hazard, what masks it), each a search of
+    its own. Raises `ValueError` on an unknown name.
     """
     started = time.perf_counter()
     env, plat = environment_named(environment), platform_named(platform)
     budget = budget or Budget()
     budget.progress = progress
-    checker = Checker(program, plat, env, budget, strict, never)
+    checker = Checker(program, plat, env, budget, strict, never, explain)
     answer = checker.answer()
     return _timed(answer, time.perf_counter() - started)
 
@@ -57,7 +60,7 @@ class Checker:
 
     def __init__(
         self, program: p.Program, platform: Platform, environment: Environment, budget: Budget, strict: bool,
-        never: tuple[str, ...],
+        never: tuple[str, ...], explain: bool,
     ) -> None:  # fmt: skip
         self.program = program
         self.platform = platform
@@ -66,6 +69,7 @@ class Checker:
         self.setting = Setting(program, platform, environment)
         self.strict = strict
         self.never = never
+        self.explain = explain
         self.reached: list[tuple[Search, Reach]] = []
         self.judged: list[Judged] = []
         self.unsure: list[str] = []
@@ -167,8 +171,8 @@ class Checker:
             hazards=tuple(j.hazard for j in unique.values()),
             run=best.run,
             notes=(where.missing_edge(best),),
-            fixes=tuple(where.fixes(best)),
-            masked_by=tuple(where.masks(best)),
+            fixes=tuple(where.fixes(best)) if self.explain else (),
+            masked_by=tuple(where.masks(best)) if self.explain else (),
         )
 
     def _vacuity(self, control: Reach) -> str | None:
@@ -195,5 +199,7 @@ class Checker:
         return self._make(
             a.MASKED if masked else a.PROVED,
             certificate=certificate,
-            protections=tuple(where.protections([r for _, r in self.reached if r.location is not None])),
+            protections=tuple(where.protections([r for _, r in self.reached if r.location is not None]))
+            if self.explain
+            else (),
         )

@@ -12,6 +12,7 @@ from fencepost.proofs import edits
 from fencepost.proofs.explore.locations import Location, operands, operations
 from fencepost.proofs.explore.search import Budget, OutOfBudget, Reach, Search
 from fencepost.proofs.explore.setting import Setting
+from fencepost.proofs.explore.slicing import dropped
 
 if TYPE_CHECKING:
     from fencepost.proofs.judge import Judged
@@ -194,8 +195,12 @@ class Explainer:
 
     def clean(self, program: p.Program, location: Location, environment: Environment | None = None) -> bool | None:
         """Whether no hazard but of the same bytes is reachable at the location; None when that is not known."""
+        return self._clean(Setting(program, self.platform, environment or self.environment), location)
+
+    @staticmethod
+    def _clean(setting: Setting, location: Location) -> bool | None:
         try:
-            search = Search(Setting(program, self.platform, environment or self.environment), location)
+            search = Search(setting, location)
             reach = search.run(Budget(states=SIDE_STATES, seconds=5.0))
         except OutOfBudget:
             return None
@@ -297,15 +302,18 @@ class Explainer:
         result = []
         syncs = [(t, i) for t, thread in enumerate(self.program.threads) for i, n in enumerate(thread.nodes)
                  if isinstance(n, p.Do) and isinstance(n.operation, edits.SYNCHRONISATIONS)]  # fmt: skip
+        setting = Setting(self.program, self.platform, self.environment)
         merged: dict[str, tuple[list[str], int | None]] = {}
         for reach in reached:
             location = reach.location
             assert location is not None
             label = location.label(self.program)
             needed: list[str] = []
-            if len(syncs) <= 12 and reach.size <= 2_000:
-                for at in syncs:
-                    if self.clean(edits.without(self.program, *at), location) is False:
+            passed = dropped(setting, location)
+            matter = [(t, i) for t, i in syncs if i not in passed[t]]
+            if len(matter) <= 12 and reach.size <= 2_000:
+                for at in matter:
+                    if self._clean(setting.without(*at), location) is False:
                         needed.append(f"{describe(self.program, at)} ({place(self.program, at)})")
             merged[label] = (list(dict.fromkeys(needed)), self._margin(location, reach))
         for label, (needed, margin) in merged.items():

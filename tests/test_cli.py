@@ -376,3 +376,32 @@ def test_interrupting_prints_the_table_so_far(folder: Path, jobs: str) -> None:
     assert process.returncode == 130, err
     assert "quick" in out and "1 answer" in out
     assert "interrupted; 1 of 2" in err and "Traceback" not in err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_terminated_command_leaves_no_workers(folder: Path) -> None:
+    write(folder, "good_term.py", GOOD)
+    write(folder, "term.py", SLOW.format(good="good_term"))
+    command = [sys.executable, "-m", "fencepost", "check", "term.py", "--jobs", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder) as process:
+        deadline = time.monotonic() + 30
+        while not (folder / "started").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.terminate()
+        # The pipes close only when the last worker, which has them too, is gone.
+        process.communicate(timeout=30)
+    assert process.returncode == 143
+
+
+def test_the_example_of_the_readme(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (Path(__file__).resolve().parent.parent / "README.md").read_text()
+    example = readme.split("```python\n")[1].split("```")[0]
+    (folder / "engine.py").write_text(example)
+    result = call(capsys, "check", "engine.py")
+    assert result.code == 0, result.out + result.err
+    assert "1 proved, 1 refuted; all as declared" in result.out
+    for command in ("list", "show"):
+        assert call(capsys, command, "engine.py").code == 0
+    over = call(capsys, "check", "engine.py::input_prep", "--over", "batch_queue_size=1..8", "--format", "json")
+    verdicts = [answer["verdict"] for answer in json.loads(over.out)["answers"]]
+    assert verdicts == ["proved"] + ["refuted"] * 7  # with one result outstanding its wait protects the buffer

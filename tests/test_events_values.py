@@ -231,6 +231,18 @@ def test_false_query_comes_after_the_record_call() -> None:
     assert names(played(program, "0011", "n")) == []
 
 
+def test_false_query_comes_after_the_calls_that_enqueued_its_work() -> None:
+    """An event that captured nothing says yes, too: "no" proves that another thread's launch on the recorded stream
+    has been called, and what that thread did before it is over."""
+    program = design(BASE, thread("a", h.FILL, h.UP), thread("b", h.RECORD, ask(p.EventQuery(EV)), h.LOOK))
+    assert names(played(program, "00111", "n")) == []
+    assert names(played(program, "0111", "y")) == ["RAW host"]
+    two = p.Obj(5)  # the captured work sits behind a wait on another stream
+    body = [p.StreamWaitEvent(T, EV), p.Record(two, T), ask(p.EventQuery(two)), h.LOOK]
+    program = design([*BASE, p.Event("two")], thread("a", h.FILL, h.UP), thread("c", h.RECORD), thread("b", *body))
+    assert names(played(program, "0012222", "n")) == []
+
+
 def test_false_is_impossible_once_the_work_is_known_complete() -> None:
     """S24: after a wait for later work of the stream the capture is complete."""
     program = design(BASE, thread("w", h.UP, h.RECORD, p.StreamSync(S), ask(p.EventQuery(EV))))

@@ -33,6 +33,12 @@ from fencepost.show import Shown
 HOST, DEVICE, EVENT, STREAM, QUEUE = range(5)
 
 
+@pytest.fixture(autouse=True)
+def columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest-xdist tells its workers its own width."""
+    monkeypatch.setenv("COLUMNS", "120")
+
+
 def refill(guard: bool) -> p.Program:
     """A pinned buffer refilled every turn, copied to the device, with an event guard or without."""
     write = p.Host("write", (p.Access(p.Obj(HOST), "w"),))
@@ -121,11 +127,11 @@ def test_a_refutation_fits_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(lanes(refill(False), answer).rows) <= MOST_ROWS
 
 
-@pytest.mark.parametrize("columns", ["40", "72", "200"])
-def test_lines_fit_columns(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
+@pytest.mark.parametrize("width", ["40", "72", "200"])
+def test_lines_fit_columns(monkeypatch: pytest.MonkeyPatch, width: str) -> None:
+    monkeypatch.setenv("COLUMNS", width)
     lines = text([outcome(refuted()), outcome(proved(), guard=True)], verbose=True).splitlines()
-    assert max(map(len, lines)) <= int(columns)
+    assert max(map(len, lines)) <= int(width)
 
 
 def test_a_pipe_gets_no_escapes_and_no_trailing_table_borders() -> None:

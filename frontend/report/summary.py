@@ -63,7 +63,8 @@ def _because(answer: Answer) -> str:
     if answer.environment not in (None, "bare"):
         parts.append(f"under {answer.environment}")
     if answer.reason is not None:
-        parts.append(answer.reason)
+        # The whole reason stands with the full answer; the table has room for its head.
+        parts.append(answer.reason.partition(": ")[0])
     return "; ".join(parts)
 
 

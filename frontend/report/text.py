@@ -49,25 +49,26 @@ def write_text(
 def _table(outcomes: Sequence[Outcome]) -> Table:
     rows = [table_row(outcome) for outcome in outcomes]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("design", overflow="fold")
-    table.add_column("variant", overflow="fold", min_width=12)
-    table.add_column("verdict", overflow="fold")
-    table.add_column("declared", overflow="fold")
-    table.add_column("hazard, hang or reason", overflow="fold", min_width=8)
+    # A design stands on a line of its own above its variants: their labels are sentences and need the room.
+    table.add_column("design and variant", overflow="fold")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("declared", overflow="fold", max_width=24)
+    table.add_column("hazard, hang or reason", overflow="fold", max_width=26)
     table.add_column("time", justify="right", no_wrap=True)
     before = None
     for row, outcome in zip(rows, outcomes, strict=True):
         style = _STYLES.get(outcome.answer.verdict, "") if outcome.answer is not None else "bold red"
-        wrong = "bold red" if code_of(outcome) not in (OK,) and row.declared.startswith("DECLARED") else ""
+        wrong = "bold red" if code_of(outcome) != OK and row.declared.startswith("DECLARED") else ""
+        if row.variant and row.design != before:
+            table.add_row(Text(row.design, style="bold"))
+        before = row.design
         table.add_row(
-            Text(row.design if row.design != before else ""),
-            Text(row.variant),
+            Padding(Text(row.variant), (0, 0, 0, 2)) if row.variant else Text(row.design),
             Text(row.verdict, style=style),
             Text(row.declared, style=wrong),
             Text(row.because),
             Text(row.time),
         )
-        before = row.design
     return table
 
 

@@ -13,9 +13,9 @@ from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
 from fencepost.model.events.clocks import Clock, VectorClocks, merged
-from fencepost.model.events.hosts import DesignError, InvalidRun, Named
 from fencepost.model.events.parts import EventKey, Key, Path
 from fencepost.model.events.questions import HostTests
+from fencepost.model.events.references import DesignError, InvalidRun, Named
 from fencepost.model.operations import Context, lower
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 
@@ -59,13 +59,15 @@ class FalseQuery(NamedTuple):
 
 
 class Capture(NamedTuple):
-    """What a record captured: clock, the agent that handed it out, the last items, and the call's own clock."""
+    """What a record captured: clock, the agent that handed it out, and the last items."""
 
     clock: Clock
     source: int
     items: dict[int, int]
     """Agent -> tick of the last item of each stream that must end first."""
     call: Clock
+    """Of the record call and the calls that enqueued the captured work: a "no" comes after them, since an event
+    that was never recorded, or that captured nothing, says "yes"."""
 
 
 class Player(HostTests):
@@ -275,7 +277,7 @@ class Player(HostTests):
     def _capture(self, thread: int, fifo: int) -> Capture:
         """A record at the tail of a stream. It is an item, so it also starts after its call (S2, S19)."""
         clock = self.clocks.record(thread, fifo)
-        return Capture(clock, fifo, self.tails[fifo], self.clocks.snapshot(thread))
+        return Capture(clock, fifo, self.tails[fifo], merged(self.calls[fifo], self.clocks.now[thread]))
 
     def _record_clock(self, thread: int, fifo: int) -> Clock:
         self._order(("stream", fifo), thread)
@@ -319,6 +321,7 @@ class Player(HostTests):
         for agent, tick in capture.items.items():
             tail[agent] = max(tick, tail.get(agent, 0))
         self.tails[fifo] = tail
+        self.calls[fifo] = merged(self.calls[fifo], capture.call)
         self._called(thread, fifo)
 
     def _stream_joins_event(self, effect: e.StreamJoinsEvent, step: Step) -> None:

@@ -3,8 +3,9 @@
 `Design` makes objects and threads; a body is traced eagerly, at its decorator, into a `Program`.
 """
 
+from fencepost.model.language.blocks import Process
 from fencepost.model.language.build import program_of
-from fencepost.model.language.design import Design, Process
+from fencepost.model.language.design import Design
 from fencepost.model.language.errors import DesignError, DesignWarning
 from fencepost.model.language.hosts import Cell, Counter, Cursor, Flag, Item, Lock, Pool, Queue
 from fencepost.model.language.index import ANY, Handle, Index, Turn

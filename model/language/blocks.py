@@ -1,4 +1,4 @@
-"""`with` blocks of a body: scopes that hold references, and blocks that may not run."""
+"""`with` blocks: processes, scopes that hold references, and blocks that may not run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,20 @@ from fencepost.model.language.tracer import CutRun, Frame, Life
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
     from fencepost.model.language.objects import Tensor
+
+
+class Process:
+    """What is made inside `with d.process(name, gpu=k):` belongs to that process and its GPU."""
+
+    def __init__(self, design: Design, name: str, gpu: int) -> None:
+        self._design, self.name, self.gpu = design, name, gpu
+
+    def __enter__(self) -> Process:
+        self._design._processes.append(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._design._processes.pop()
 
 
 class Scope:
@@ -62,7 +76,8 @@ class MaybeBlock:
         assert user is not None
         self._text, self._names = _block_at(user)
         self._before = _variables(user)
-        self._advances = dict(recording.advances)
+        self._advances, self._held = dict(recording.advances), recording.alive()
+        self._memory = (dict(recording.counts), dict(recording.below))
         recording.begin_maybe(p.Maybe(self._name))
         recording.frames.append(self._frame)
 
@@ -71,7 +86,15 @@ class MaybeBlock:
         if recording is None or error is not None:
             return
         recording.leave(self._frame)
+        for _, life in self._held:
+            if life.dead is not None:
+                fail(
+                    f"maybe {self._name!r} releases {life.name!r}, which is made outside of the block; ask with d.choose, "
+                    "or release it behind the block",
+                    self._text,
+                )
         recording.end_maybe()
+        recording.counts, recording.below = self._memory  # the same names and questions follow when it does not run
         for cursor, count in recording.advances.items():
             before = self._advances.get(cursor, 0)
             recording.uncertain |= {(cursor, advances) for advances in range(before, count)}
@@ -82,8 +105,8 @@ class MaybeBlock:
                 continue
             object_ = user.f_locals[name]
             changed_inside = name in self._before and self._before[name][0] == value[0] and not _plain(object_)
-            life = getattr(object_, "_life", None)
-            if isinstance(life, Life) and life.dead is not None:
+            of = getattr(object_, "_life", None)
+            if isinstance(of, Life) and of.dead is not None:
                 continue  # its use will be refused
             if changed_inside or name in self._names:
                 fail(
@@ -101,30 +124,38 @@ def _variables(frame: FrameType) -> dict[str, tuple[Any, ...]]:
     return {name: (id(value), fingerprint(value)) for name, value in frame.f_locals.items() if not name.startswith(".")}
 
 
-_trees: dict[str, tuple[list[str], ast.Module]] = {}
-
-
-def _tree(file: str) -> ast.Module | None:
-    lines = linecache.getlines(file)
-    if not lines:
-        return None
-    known = _trees.get(file)
-    if known is None or known[0] is not lines:
-        known = _trees[file] = (lines, ast.parse("".join(lines)))
-    return known[1]
+_Withs = list[tuple[ast.AST, ast.With]]
+_files: dict[str, tuple[list[str], _Withs]] = {}
+_blocks: dict[tuple[str, int], tuple[list[str], str, frozenset[str]]] = {}
 
 
 def _block_at(frame: FrameType) -> tuple[str, frozenset[str]]:
     """Place of the `with` that the frame is entering, and the names that are set in it and used after it.
 
+    The same place is read once. Raises `DesignError` as `_read_block` does.
+    """
+    lines = linecache.getlines(frame.f_code.co_filename)
+    key = (frame.f_code.co_filename, frame.f_lineno)
+    known = _blocks.get(key)
+    if known is None or known[0] is not lines:
+        known = _blocks[key] = (lines, *_read_block(frame, lines))
+    return known[1:]
+
+
+def _read_block(frame: FrameType, lines: list[str]) -> tuple[str, frozenset[str]]:
+    """Place of the `with` that the frame is entering, and the names that are set in it and used after it.
+
     Raises `DesignError` when the block can be left other than through its end: the tracer would not see what follows.
     """
     place = shown(frame.f_code.co_filename, frame.f_lineno)
-    tree = _tree(frame.f_code.co_filename)
-    if tree is None:
+    if not lines:
         fail("the source of this maybe block cannot be read; put the design into a file")
+    file = _files.get(frame.f_code.co_filename)
+    if file is None or file[0] is not lines:
+        tree = ast.parse("".join(lines))
+        file = _files[frame.f_code.co_filename] = (lines, list(_withs(tree, tree)))
     found: tuple[ast.With, ast.AST] | None = None
-    for function, node in _withs(tree, tree):
+    for function, node in file[1]:
         if any(
             item.context_expr.lineno <= frame.f_lineno <= (item.context_expr.end_lineno or 0) for item in node.items
         ):
@@ -163,10 +194,10 @@ def _exits(node: ast.AST, in_loop: bool) -> Iterator[ast.AST]:
         yield node
         return
     if isinstance(node, (ast.For, ast.While)):
-        for child in node.body:
-            yield from _exits(child, True)
-        for child in node.orelse:
-            yield from _exits(child, in_loop)
+        for statement in node.body:
+            yield from _exits(statement, True)
+        for statement in node.orelse:
+            yield from _exits(statement, in_loop)
         return
     for inner in ast.iter_child_nodes(node):
         yield from _exits(inner, in_loop)
@@ -208,8 +239,8 @@ def _uses(node: ast.AST, certain: bool) -> Iterator[tuple[str, ast.Name, bool]]:
     elif isinstance(node, ast.For):
         yield from _uses(node.iter, certain)
         yield from _uses(node.target, certain)
-        for child in [*node.body, *node.orelse]:
-            yield from _uses(child, False)
+        for statement in [*node.body, *node.orelse]:
+            yield from _uses(statement, False)
     elif isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
         for generator in node.generators:
             yield from _uses(generator, False)

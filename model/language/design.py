@@ -7,33 +7,19 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Literal, TypeVar
 
 from fencepost.model import program as p
 from fencepost.model.language import hosts, objects
-from fencepost.model.language.blocks import MaybeBlock, Scope
+from fencepost.model.language.blocks import MaybeBlock, Process, Scope
 from fencepost.model.language.errors import DesignWarning, fail, here, user_frame
 from fencepost.model.language.index import Turn
 from fencepost.model.language.objects import Accesses, Event, Stream, Tensor
-from fencepost.model.language.tracer import LocalKey, Recording, Sites, Tracer
+from fencepost.model.language.tracer import LocalKey, Recording, Sites, Tracer, running
 from fencepost.model.language.variants import accepted
 
 Body = TypeVar("Body", bound=Callable[..., Any])
-
-
-class Process:
-    """What is made inside `with d.process(name, gpu=k):` belongs to that process and its GPU."""
-
-    def __init__(self, design: Design, name: str, gpu: int) -> None:
-        self._design, self.name, self.gpu = design, name, gpu
-
-    def __enter__(self) -> Process:
-        self._design._processes.append(self)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._design._processes.pop()
 
 
 class Design:
@@ -240,7 +226,7 @@ class Design:
         key = (self._process(), self._gpu(gpu))
         if key not in self._defaults:
             process, number = key
-            name = "default" if key == ("", 0) else " ".join(filter(None, ["default", process, number and f"gpu {number}"]))
+            name = "default" if key == ("", 0) else " ".join(filter(None, ["default", process, f"gpu {number}" if number else ""]))
             self._unique(name)
             self._objects.append(p.Stream(name, None, number, True, process))
             self._defaults[key] = Stream(self, name, len(self._objects) - 1)
@@ -359,6 +345,8 @@ class Design:
 
     def _running(self) -> Recording:
         if self._recording is None:
+            if running:
+                fail(f"an object of design {self.name!r} belongs to another design than the body; make it in this one")
             fail("an operation outside of a body; put it into @d.setup, @d.script or @d.loop")
         return self._recording
 

@@ -8,7 +8,8 @@ from types import FrameType
 from typing import NoReturn
 
 _OWN = os.path.dirname(os.path.realpath(__file__)) + os.sep
-_own_files: dict[str, bool] = {}
+own_files: dict[str, bool] = {}
+"""Source files seen so far, by whether they are the language's own."""
 
 
 class DesignError(ValueError):
@@ -21,9 +22,9 @@ class DesignWarning(UserWarning):
 
 def is_own(filename: str) -> bool:
     """Whether a source file belongs to the language itself rather than to its user."""
-    known = _own_files.get(filename)
+    known = own_files.get(filename)
     if known is None:
-        known = _own_files[filename] = os.path.realpath(filename).startswith(_OWN)
+        known = own_files[filename] = os.path.realpath(filename).startswith(_OWN)
     return known
 
 

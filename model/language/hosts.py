@@ -10,7 +10,8 @@ from fencepost.model import program as p
 from fencepost.model.language.errors import fail
 from fencepost.model.language.index import Handle, Index, LastPosition, Position, Turn
 from fencepost.model.language.objects import Event, Referent, Tensor
-from fencepost.model.language.tracer import Frame, Recording
+from fencepost.model.language.purity import fingerprint
+from fencepost.model.language.tracer import Frame, Life, Recording, user_frames
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
@@ -31,9 +32,20 @@ def kinds(item: object, name: str) -> tuple[str, ...]:
 class Item:
     """What `get` of a queue or cell returned: iterable in the order of the put, with the tag of a tagged queue."""
 
-    def __init__(self, values: tuple[Any, ...], tag: str = "") -> None:
-        self._values = values
-        self.tag = tag
+    def __init__(self, values: tuple[Any, ...], tag: str, frame: Frame) -> None:
+        self._values, self._tag, self._frame = values, tag, frame
+
+    @property
+    def tag(self) -> str:
+        """Which of the queue's kinds of items it is; "" of an untagged queue."""
+        if self._frame.ended:
+            fail(f"an item is used after the end of the {self._frame.kind} block that it was received in")
+        return self._tag
+
+    @property
+    def gone(self) -> bool:
+        """Whether it can no longer be used."""
+        return self._frame.ended
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
@@ -92,6 +104,30 @@ def _receive(
     return tuple(values), tuple(numbers)
 
 
+def _lasting(recording: Recording) -> Frame:
+    """The block that a received item lasts for."""
+    return next(frame for frame in reversed(recording.frames) if frame.kind != "scope")
+
+
+def _gone(value: object) -> bool:
+    """Whether every use of the value will be refused."""
+    life = getattr(value, "_life", None)
+    return (isinstance(life, Life) and life.dead is not None) or (isinstance(value, Item) and value.gone)
+
+
+def _seen(recording: Recording) -> dict[Any, Any]:
+    """All that what follows could depend on: variables of the body and its helpers, positions of cursors, what is held. A variable
+    that can no longer be used counts as not set."""
+    found: dict[Any, Any] = {
+        "advances": dict(recording.advances), "streams": list(map(id, recording.streams)), "held": recording.alive(),
+    }  # fmt: skip
+    for depth, frame in enumerate(user_frames()):
+        for name, value in frame.f_locals.items():
+            if not _gone(value):
+                found[depth, name] = (id(value), fingerprint(value))
+    return found
+
+
 class Queue:
     """A bounded FIFO between host threads, or of one thread with itself; its items hold references."""
 
@@ -109,10 +145,15 @@ class Queue:
     def _where(self, tag: str) -> str:
         return f"{self._name}[{tag}]" if tag else self._name
 
-    def put(self, *values: Value, tag: str | None = None) -> None:
-        """Append an item; waits while the queue is full. `tag` chooses the kind of item where there are several."""
+    def put(self, *values: Value | str, tag: str | None = None) -> None:
+        """Append an item; waits while the queue is full.
+
+        A queue with several tags takes one: `q.put("sampled", a, b)` or `q.put(a, b, tag="sampled")`.
+        """
         recording = self._design._running()
         self._design._own(self)
+        if tag is None and values and isinstance(values[0], str):
+            tag, values = values[0], values[1:]
         if tag is None and len(self._items) == 1:
             (tag,) = self._items
         if tag not in self._items:
@@ -132,7 +173,7 @@ class Queue:
         tag = tags[0] if len(tags) == 1 else recording.ask(p.QueueTag(self._id), tags)
         values, numbers = _receive(self._design, self._items[tag], self._where(tag), recording)
         recording.do(p.Get(self._id, tag, numbers))
-        return values[0] if tags == ("",) and len(values) == 1 else Item(values, tag)
+        return values[0] if tags == ("",) and len(values) == 1 else Item(values, tag, _lasting(recording))
 
     def full(self) -> bool:
         """Whether it holds `capacity` items."""
@@ -153,16 +194,19 @@ class Queue:
         return self._design._running().yes(question)
 
     def drain(self) -> Iterator[Any]:
-        """Get items until there is none: `for item in q.drain():`. The body becomes a cycle; it is traced twice over, and
-        neither its second turn nor what follows the loop may depend on what an iteration did."""
+        """Get items until there is none: `for item in q.drain():`. The loop becomes a cycle: neither a later iteration nor
+        what follows may depend on what an iteration did."""
         recording = self._design._running()
         self._design._own(self)
         memory = (dict(recording.counts), dict(recording.choices), dict(recording.below))
         depth, visit = recording.drains, 0
+        before: dict[Any, Any] = {}
         while True:
             recording.counts, recording.choices, recording.below = (dict(kept) for kept in memory)  # type: ignore[assignment]
-            if not recording.drain_head(self._id, visit):
+            seen = _seen(recording) if visit < 2 else {}
+            if not recording.drain_head(self._id, visit, same=visit == 1 and seen == before):
                 return
+            before = seen
             visit += 1
             recording.drains = depth + 1
             frame = Frame("drain", self._name)
@@ -198,7 +242,7 @@ class Cell(Referent):
         return Cell(self._design, self._name, self._id, self._item, self._depth, self._slot(key))
 
     def _operand(self, recording: Recording) -> p.Operand:
-        self._design._own(self)
+        recording.tracer.design._own(self)
         return self._resolve(recording)
 
     def set(self, *values: Value) -> None:
@@ -220,7 +264,7 @@ class Cell(Referent):
         operand = self._operand(recording)
         values, numbers = _receive(self._design, self._item, self._name, recording)
         recording.do(p.CellGet(operand, numbers, take))
-        return values[0] if len(values) == 1 else Item(values)
+        return values[0] if len(values) == 1 else Item(values, "", _lasting(recording))
 
     def clear(self) -> None:
         """Empty the cell."""

@@ -65,7 +65,7 @@ class Index:
 class Turn(Index):
     """The turn of the thread that runs the body, 0-based; the only argument that a body may take."""
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __init__(self, design: Design, offset: int = 0) -> None:
         super().__init__(design, offset)
@@ -116,7 +116,7 @@ class Turn(Index):
 class Position(Index):
     """An index that a local of the turn holds: from `advance()`, a queue or a cell."""
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __init__(self, design: Design, life: Life, depth: Any, offset: int = 0) -> None:
         super().__init__(design, offset)
@@ -135,7 +135,7 @@ class Position(Index):
 class LastPosition(Index):
     """Where a cursor stood when `last()` was called: later advances of the same turn are subtracted at the use."""
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __init__(self, cursor: Cursor, recording: Recording, offset: int = 0) -> None:
         super().__init__(cursor._design, offset)

@@ -98,7 +98,7 @@ class Tensor(Referent):
         )
 
     def _operand(self, recording: Recording) -> p.Operand:
-        self._design._own(self)
+        recording.tracer.design._own(self)
         return self._resolve(recording, None if self._part is None else self._part.resolve(recording))
 
     def _access(self, recording: Recording, mode: str, harm: str = "value", same_bytes: bool = False) -> p.Access:
@@ -243,7 +243,7 @@ class Event(Referent):
         return Event(self._design, self._name, self._id, self._depth, self._slot(key))
 
     def _operand(self, recording: Recording) -> p.Operand:
-        self._design._own(self)
+        recording.tracer.design._own(self)
         return self._resolve(recording)
 
     def record(self, stream: Stream | None = None) -> None:
@@ -278,7 +278,7 @@ class Stream(Referent):
         return Stream(self._design, self._name, self._id, self._depth, self._slot(key))
 
     def _operand(self, recording: Recording) -> p.Operand:
-        self._design._own(self)
+        recording.tracer.design._own(self)
         return self._resolve(recording)
 
     def __enter__(self) -> Stream:

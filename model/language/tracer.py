@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import fail, is_own, shown
+from fencepost.model.language.errors import fail, is_own, own_files, shown
 from fencepost.model.language.graph import Asked, Cut, Did, Drained, Entry, MaybeBegan, MaybeEnded, Merger
 from fencepost.model.language.purity import changes, state_of
 
@@ -34,7 +34,14 @@ WARN_RUNS = 2**12
 MAX_RUNS = 2**16
 """Most combinations of answers."""
 
+TWICE = 64
+"""Combinations that are traced twice; of those behind them every sixteenth is. The others are compared with the runs that
+they share answers with, from which a body that keeps state differs soon enough."""
+
 CURE = "a body may depend on nothing but the answers to its questions; keep what lasts in a d.cell or d.cursor"
+
+running: list[Design] = []
+"""The design whose body is being traced; several only when a body calls a design function."""
 
 SiteKey = tuple[tuple[int, int], ...]
 LocalKey = tuple[str, str, int, str, Any, "int | None"]
@@ -59,7 +66,10 @@ class Sites:
             code = frame.f_code
             if code is _CALL:
                 break
-            if not is_own(code.co_filename):
+            own = own_files.get(code.co_filename)
+            if own is None:
+                own = is_own(code.co_filename)
+            if not own:
                 key.append((id(code), frame.f_lasti))
                 users.append(frame)
             frame = frame.f_back
@@ -100,7 +110,8 @@ class Life:
 
     def __init__(self, recording: Recording, local: int, kind: str, name: str) -> None:
         self.recording, self.local, self.kind, self.name = recording, local, kind, name
-        self.dead: str | None = None
+        self.dead: str | int | None = None
+        """Why it can no longer be used: words, or the site of its release."""
 
     def check(self, current: Recording) -> int:
         """The local's number. Raises `DesignError` when the value belongs to another turn or is gone."""
@@ -109,7 +120,9 @@ class Life:
                 fail(f"{self.name!r} was made in an earlier turn; a Python variable kept it: {CURE}")
             fail(f"{self.name!r} was made in thread {self.recording.tracer.name!r}; hand it over through a queue or a cell")
         if self.dead is not None:
-            fail(f"{self.name!r} is used after {self.dead}")
+            sites = current.tracer.sites
+            why = self.dead if isinstance(self.dead, str) else f"its release at {sites.place(self.dead)}"
+            fail(f"{self.name!r} is used after {why}")
         return self.local
 
 
@@ -119,6 +132,7 @@ class Frame:
     def __init__(self, kind: str, name: str) -> None:
         self.kind, self.name = kind, name
         self.held: list[Life] = []
+        self.ended = False
 
 
 class CutRun(BaseException):
@@ -128,11 +142,13 @@ class CutRun(BaseException):
 class Recording:
     """One run of a body: what it did and asked, and what it holds."""
 
-    def __init__(self, tracer: Tracer, prefix: list[int]) -> None:
-        self.tracer, self.prefix = tracer, prefix
+    def __init__(self, tracer: Tracer, prefix: list[int], expected: list[int]) -> None:
+        self.tracer, self.prefix, self.expected = tracer, prefix, expected
         self.entries: list[int] = []
         self.path: list[tuple[int, int]] = []
         """Index of the answer and number of options of each question that branches."""
+        self.asked_at: list[int] = []
+        """Position in `entries` of each of these questions."""
         self.choices: dict[str, tuple[tuple[str, ...], int]] = {}
         self.below: dict[int, bool] = {}
         """Answers to `n < c` so far."""
@@ -152,7 +168,16 @@ class Recording:
     def do(self, operation: p.Operation) -> None:
         """Take down an operation at the user's current place."""
         self.step()
+        known = self._expected()
+        if isinstance(known, Did) and known.operation == operation:
+            self.entries.append(self.expected[len(self.entries)])  # a replay: the place is known, and dear to find
+            return
         self._enter(Did(operation, self.tracer.sites.number()))
+
+    def _expected(self) -> Entry | None:
+        """What an earlier run with the same answers so far did next."""
+        at = len(self.entries)
+        return self.tracer.table[self.expected[at]] if at < len(self.expected) and not self.over else None
 
     def step(self) -> None:
         """Count one call of the language; a turn that never ends is an error."""
@@ -163,9 +188,12 @@ class Recording:
     def ask(self, question: p.Question, options: tuple[str, ...] = ("yes", "no")) -> str:
         """The answer that this run gives to the question."""
         self.step()
-        site = self.tracer.sites.number()
         answer = options[self._branch(len(options))]
-        self._enter(Asked(question, options, answer, site))
+        known = self._expected()
+        if isinstance(known, Asked) and known.answer == answer and known.question == question:
+            self.entries.append(self.expected[len(self.entries)])
+            return answer
+        self._enter(Asked(question, options, answer, self.tracer.sites.number()))
         return answer
 
     def yes(self, question: p.Question) -> bool:
@@ -185,16 +213,21 @@ class Recording:
         frame.held.append(life)
         return life
 
+    def alive(self) -> list[tuple[Frame, Life]]:
+        """What the open scopes hold."""
+        return [(frame, life) for frame in self.frames for life in frame.held if life.dead is None]
+
     def release(self, life: Life) -> None:
         """`x.release()`: the reference ends now."""
         life.check(self)
         self.do(p.Drop(life.local))
-        life.dead = f"its release at {self.tracer.sites.place(self.tracer.sites.number())}"
+        life.dead = self.tracer.sites.number()
 
     def leave(self, frame: Frame, site: int | None = None) -> None:
         """The scope ends: what it still holds is dropped, the latest first."""
         assert self.frames[-1] is frame, "scopes end in the reverse order"
         self.frames.pop()
+        frame.ended = True
         what = {
             "body": "the end of the turn", "scope": f"the end of scope {frame.name!r}",
             "maybe": f"the end of maybe {frame.name!r}, which may not have run",
@@ -203,8 +236,10 @@ class Recording:
         for life in reversed(frame.held):
             if life.dead is None:
                 if life.kind == p.MEMORY:
-                    at = self.tracer.sites.number() if site is None else site
-                    self._enter(Did(p.Drop(life.local), at))
+                    if site is None:
+                        self.do(p.Drop(life.local))
+                    else:
+                        self._enter(Did(p.Drop(life.local), site))
                 life.dead = what
 
     # ------------------------------------------------------------ maybe and drain
@@ -218,11 +253,12 @@ class Recording:
         """The block of the innermost `maybe` ended."""
         self._enter(MaybeEnded())
 
-    def drain_head(self, queue: int, visit: int) -> bool:
-        """Whether a drain loop goes on. At the third visit the run is cut: the first two tell what the loop does."""
+    def drain_head(self, queue: int, visit: int, same: bool) -> bool:
+        """Whether a drain loop goes on. The run is cut when the loop comes back to its head with nothing changed (`same`),
+        otherwise at the third visit: then the first two tell whether what happened in the loop matters."""
         self.step()
         site = self.tracer.sites.number()
-        if visit == 2:
+        if visit == 2 or same:
             self._enter(Cut(self.drains, site))
             self.over = True
             raise CutRun
@@ -247,6 +283,7 @@ class Recording:
         if answer >= options:
             fail(f"thread {self.tracer.name!r} asks other questions when its body runs again; {CURE}")
         self.path.append((answer, options))
+        self.asked_at.append(len(self.entries))
         return answer
 
 
@@ -257,11 +294,15 @@ class Tracer:
         self.design, self.name, self.kind, self.body, self.default = design, name, kind, body, default
         self.sites = design._sites
         self.locals: dict[LocalKey, int] = {}
+        self.table: list[Entry] = []
         self._entries: dict[Entry, int] = {}
 
     def intern(self, entry: Entry) -> int:
         """Equal entries get one number, so that runs are compared by lists of integers."""
-        return self._entries.setdefault(entry, len(self._entries))
+        number = self._entries.setdefault(entry, len(self.table))
+        if number == len(self.table):
+            self.table.append(entry)
+        return number
 
     def local(self, key: LocalKey) -> int:
         """The number of the local that this value is."""
@@ -272,17 +313,13 @@ class Tracer:
         before = state_of(self.body)
         runs: list[list[int]] = []
         prefix: list[int] = []
+        expected: list[int] = []
         while True:
-            recording = self._run(prefix, arguments)
-            self._compare(before)
+            recording = self._run(prefix, expected, arguments)
             runs.append(recording.entries)
-            again = self._run([answer for answer, _ in recording.path], arguments)
-            if again.entries != recording.entries or again.path != recording.path:
-                at = next(
-                    (i for i, (a, b) in enumerate(zip(recording.entries, again.entries, strict=False)) if a != b),
-                    min(len(recording.entries), len(again.entries)),
-                )
-                self._impure(self._site(recording.entries, at), self._site(again.entries, at))
+            if len(runs) <= TWICE or len(runs) % 16 == 0:
+                self._compare(before)
+                self._again(recording, arguments)
             path = list(recording.path)
             while path and path[-1][0] + 1 == path[-1][1]:
                 path.pop()
@@ -290,6 +327,7 @@ class Tracer:
                 break
             prefix = [answer for answer, _ in path]
             prefix[-1] += 1
+            expected = recording.entries[: recording.asked_at[len(prefix) - 1]]
             if len(runs) >= MAX_RUNS:
                 fail(
                     f"more than {MAX_RUNS} combinations of answers in one turn of {self.name!r}; use d.maybe for blocks "
@@ -301,24 +339,37 @@ class Tracer:
                 f"{self._body_place()}: {len(runs)} combinations of answers in one turn of {self.name!r}; use d.maybe for "
                 "blocks that may not run, it traces them once"
             )
-        merger = Merger(runs, list(self._entries), self._impure, self._depends)
+        self._compare(before)
+        merger = Merger(runs, self.table, self._impure, self._depends)
         nodes, entry = merger.nodes(merger.build())
         if not nodes:
             fail(f"the body of {self.name!r} does nothing; remove the thread or write what it does", self._body_place())
         return nodes, entry
 
-    def _run(self, prefix: list[int], arguments: tuple[Any, ...]) -> Recording:
-        recording = Recording(self, prefix)
+    def _again(self, recording: Recording, arguments: tuple[Any, ...]) -> None:
+        """The same answers must give the same run."""
+        again = self._run([answer for answer, _ in recording.path], recording.entries, arguments)
+        if again.entries != recording.entries or again.path != recording.path:
+            at = next(
+                (i for i, (a, b) in enumerate(zip(recording.entries, again.entries, strict=False)) if a != b),
+                min(len(recording.entries), len(again.entries)),
+            )
+            self._impure(self._site(recording.entries, at), self._site(again.entries, at))
+
+    def _run(self, prefix: list[int], expected: list[int], arguments: tuple[Any, ...]) -> Recording:
+        recording = Recording(self, prefix, expected)
         self.design._recording = recording
+        running.append(self.design)
         try:
             result = _call_body(self.body, arguments)
-            if result is not None and hasattr(result, "__next__") or hasattr(result, "__await__"):
+            if (result is not None and hasattr(result, "__next__")) or hasattr(result, "__await__"):
                 fail(f"the body of {self.name!r} is a generator; write a plain function", self._body_place())
             recording.leave(recording.frames[-1], self.sites.end_of(self.body))
         except CutRun:
             pass
         finally:
             recording.over = True
+            running.pop()
             self.design._recording = None
         return recording
 
@@ -328,8 +379,7 @@ class Tracer:
             fail(f"the body of {self.name!r} changes {changed[0]!r}, which lives on; {CURE}", self._body_place())
 
     def _site(self, entries: list[int], at: int) -> int:
-        known = list(self._entries)
-        return getattr(known[entries[at]], "site", -1) if at < len(entries) else -1
+        return getattr(self.table[entries[at]], "site", -1) if at < len(entries) else -1
 
     def _body_place(self) -> str:
         code = self.body.__code__
@@ -345,6 +395,17 @@ class Tracer:
             f"what follows depends on what happened in {what}; ask with d.choose or keep the outcome in a d.cell",
             self.sites.place(site),
         )
+
+
+def user_frames() -> list[FrameType]:
+    """The user's frames of the run that is going on, from the body down."""
+    frame: FrameType | None = sys._getframe(1)
+    found: list[FrameType] = []
+    while frame is not None and frame.f_code is not _CALL:
+        if not is_own(frame.f_code.co_filename):
+            found.append(frame)
+        frame = frame.f_back
+    return found[::-1]
 
 
 def _call_body(body: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 from fencepost.model import effects as e
 from fencepost.model import program as p
+from fencepost.proofs.explore.layout import walk
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.memory import LocationRules
 from fencepost.proofs.explore.setting import Setting
-from fencepost.proofs.explore.state import BIT, COMPLETE, RECORDED, State
+from fencepost.proofs.explore.state import BIT, CALLED, COMPLETE, RECORDED, State
 
 Apply = Callable[[State], "list[State] | None"]
 Ready = Callable[[State], bool]
@@ -54,6 +55,7 @@ class Compiler:
         self.layout = setting.layout
         self.environment = setting.environment
         self.track_records = setting.event_queries
+        self.track_calls = setting.stream_queries
 
     def thread(self, t: int, passed: set[int], skip: Callable[[int, int], int]) -> list[DoNode | AskNode | None]:
         """The nodes of thread `t`; None for those that are passed over, `skip` finds the next kept one."""
@@ -77,6 +79,7 @@ class ThreadCompiler:
         """Compile node `i`."""
         node = self.source.nodes[i]
         self.touches.clear()
+        self.touches |= {("cursor", n.cursor) for n in walk(node) if isinstance(n, p.Last)}
         self.memory.node = i
         if isinstance(node, p.Ask):
             ready, answers = self._question(node.question, tuple(a for a, _ in node.branches))
@@ -100,17 +103,35 @@ class ThreadCompiler:
         def start(s: State) -> None:
             s.streams[stream(s)] |= s.tb[t]
 
-        return [start, *self.memory.item(effect.accesses, stream)]
+        return [start, *self._called(stream), *self.memory.item(effect.accesses, stream)]
+
+    def _called(self, stream: Callable[[State], int]) -> list[Apply]:
+        """A "no" of `stream.query()` comes after the calls that put work or a wait there [T]."""
+        t = self.t
+        if not self.o.track_calls:
+            return []
+
+        def run(s: State) -> None:
+            s.calls[stream(s)] |= s.tb[t]
+
+        return [run]
 
     def _recordevent(self, effect: e.RecordEvent) -> list[Apply]:
         stream = self._stream(effect.stream)
         write = self._event_write(effect.event)
-        recorded = RECORDED if self.o.track_records else 0
+        t = self.t
 
         def run(s: State) -> None:
-            write(s, (s.streams[stream(s)] & BIT) | recorded)
+            i = stream(s)
+            s.streams[i] |= s.tb[t]  # a record is an item: it starts after its call, and what follows after it (S2)
+            write(s, s.streams[i] & BIT)
 
-        return [run]
+        def run_tracked(s: State) -> None:
+            i = stream(s)
+            s.streams[i] |= s.tb[t]
+            write(s, (s.streams[i] & BIT) | RECORDED | (CALLED if s.tb[t] else 0))
+
+        return [run_tracked if self.o.track_records else run]
 
     def _joinevent(self, effect: e.JoinEvent) -> list[Apply]:
         read, t = self._event_read(effect.event), self.t
@@ -155,15 +176,17 @@ class ThreadCompiler:
         def run(s: State) -> None:
             s.streams[stream(s)] |= (read(s) & BIT) | s.tb[t]
 
-        return [run]
+        return [run, *self._called(stream)]
 
     def _streamjoinsstream(self, effect: e.StreamJoinsStream) -> list[Apply]:
         stream, other, t = self._stream(effect.stream), self._stream(effect.other), self.t
 
         def run(s: State) -> None:
-            s.streams[stream(s)] |= s.streams[other(s)] | s.tb[t]
+            behind = other(s)
+            s.streams[behind] |= s.tb[t]  # the record is an item there
+            s.streams[stream(s)] |= s.streams[behind]
 
-        return [run]
+        return [run, *self._called(stream)]
 
     def _noteuse(self, effect: e.NoteUse) -> list[Apply]:
         return self.memory.note_use(effect, self._stream(effect.stream))
@@ -207,6 +230,8 @@ class ThreadCompiler:
 
     def _value(self, value: Any) -> Callable[[State], Any]:
         """A value as it travels: event flags or reference, memory reference, index."""
+        if isinstance(value, (p.Turn, p.Fixed)):
+            raise Unsupported("a turn number or constant in a queue or cell has no ring that it is relative to")
         if isinstance(value, p.Local):
             t, i = self.t, value.id
             return lambda s: s.locals[t][i]
@@ -359,6 +384,8 @@ class ThreadCompiler:
 
         def run(s: State) -> None:
             _, bit = s.flags[k]
+            if not value:
+                s.tb[t] |= bit
             s.flags[k] = (value, bit | s.tb[t])
 
         return [run]
@@ -513,7 +540,9 @@ class ThreadCompiler:
             flags = read(s)
             result = []
             if flags & RECORDED and not flags & COMPLETE:
-                result.append(("no", s.copy()))
+                busy = s.copy()
+                busy.tb[t] |= bool(flags & CALLED)  # the record call came before [T]
+                result.append(("no", busy))
             s.tb[t] |= flags & BIT
             if flags & RECORDED:
                 write(s, flags | COMPLETE)
@@ -527,6 +556,7 @@ class ThreadCompiler:
 
         def query(s: State) -> list[tuple[str, State]]:
             busy = s.copy()
+            busy.tb[t] |= busy.calls[stream(s)]  # the calls came before [T]
             s.tb[t] |= s.streams[stream(s)]
             return [("no", busy), ("yes", s)]
 

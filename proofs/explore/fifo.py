@@ -5,16 +5,19 @@ For a queue that one thread alone fills, tests and empties, and whose items are 
   operation and every tag's handling ends at one node;
 - items behind the first one that surely hands the witness to the consumer count as carrying it too: the consumer has
   it by then;
+- without a location nothing is carried, so all items are the same; what one tag's handling reaches is then found by a
+  search in which the oldest item of that tag is spared;
 - the queue starts with capacity - 1 inert items when every put is followed by "if full: get": popping one is no
   operation, so the prologue is the same as the first steps behind such items.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fencepost.model import program as p
-from fencepost.proofs.explore.layout import Layout
+from fencepost.proofs.explore.layout import MEMO, Layout
 from fencepost.proofs.explore.state import BIT, State
 
 Item = tuple[str, int, tuple[Any, ...]]
@@ -23,10 +26,12 @@ Item = tuple[str, int, tuple[Any, ...]]
 class QueueForm:
     """The normal form of one queue; `applies` is False where its conditions do not hold."""
 
-    def __init__(self, program: p.Program, layout: Layout, oid: int) -> None:
+    def __init__(self, program: p.Program, layout: Layout, oid: int, spared: str | None = None) -> None:
         queue = program.objects[oid]
         assert isinstance(queue, p.Queue)
+        self.oid = oid
         self.q = layout.queue[oid]
+        self.spared = spared
         self.capacity = queue.capacity
         self.kinds = dict(queue.items)
         self.sure: dict[str, tuple[int, ...]] = {}
@@ -35,6 +40,17 @@ class QueueForm:
         self.prefilled = self.applies and self._guarded(oid)
         tags = list(self.kinds)
         self.canonical = tags[0] if tags else ""
+        self._plain = (self._item(0), self._item(BIT)) if tags else ()
+        self._kept_carries: dict[Item, tuple[bool, bool]] = {}
+        self.handled: dict[str, tuple[set[tuple[int, int]], set[tuple[int, int]]]] = {}
+        """For each tag that the normal form forgets: the nodes that put it and the nodes that get it."""
+        for t, thread in enumerate(program.threads):
+            for i, node in enumerate(thread.nodes):
+                if isinstance(node, p.Do) and isinstance(node.operation, (p.Put, p.Get)) and node.operation.queue == oid:
+                    nodes = self.handled.setdefault(node.operation.tag, (set(), set()))
+                    nodes[isinstance(node.operation, p.Get)].add((t, i))
+        self.handled.pop(self.canonical, None)
+        self._normal: dict[tuple[Item, ...], tuple[Item, ...]] = {}
 
     def _handling(self, thread: p.Thread, oid: int) -> bool:
         """Whether each tag's handling only waits and drops, and all end at one node."""
@@ -42,6 +58,8 @@ class QueueForm:
         ends: set[int] = set()
         gets = [(i, n) for i, n in enumerate(thread.nodes) if isinstance(n, p.Do) and isinstance(n.operation, p.Get) and n.operation.queue == oid]  # fmt: skip
         if not gets or len({n.operation.tag for _, n in gets}) != len(gets):  # type: ignore[union-attr]
+            return False
+        if not self._tags_follow(thread, oid, {n.operation.tag: i for i, n in gets}):  # type: ignore[union-attr]
             return False
         for _, node in gets:
             get = node.operation
@@ -59,7 +77,22 @@ class QueueForm:
             # A value used beyond the handling is not inert.
             if any(_mentions(thread.nodes[k], mine) for k in _from(thread, at)):
                 return False
+        self.end = min(ends)
         return len(ends) == 1
+
+    def _tags_follow(self, thread: p.Thread, oid: int, gets: dict[str, int]) -> bool:
+        """Whether a tag decides nothing but which get runs: then an inert item may carry any of them."""
+        puts = {n.operation.tag for n in thread.nodes if isinstance(n, p.Do) and isinstance(n.operation, p.Put) and n.operation.queue == oid}  # fmt: skip
+        if not puts <= set(gets):
+            return False
+        if len(puts) < 2:
+            self.kinds = {tag: kinds for tag, kinds in self.kinds.items() if tag in puts}
+            return True
+        asks = {i: dict(n.branches) for i, n in enumerate(thread.nodes) if isinstance(n, p.Ask) and isinstance(n.question, p.QueueTag) and n.question.queue == oid}  # fmt: skip
+        if any({tag: b.get(tag) for tag in gets} != gets for b in asks.values()) or set(gets) != set(self.kinds):
+            return False
+        into = {i for i, n in enumerate(thread.nodes) for k in _next(n) if k in gets.values()}
+        return into <= set(asks) and thread.entry not in gets.values()
 
     def _no_operation(self, operation: p.Operation, mine: set[int]) -> bool:
         """Whether the operation does nothing when what it got is inert."""
@@ -80,13 +113,15 @@ class QueueForm:
         test = nodes[tests[0]]
         assert isinstance(test, p.Ask)
         branches = dict(test.branches)
-        if set(branches) != {"yes", "no"}:
-            return False
+        if set(branches) != {"yes", "no"} or branches["no"] != self.end:
+            return False  # popping a dummy must be the same as "no"
         popped = {branches["yes"]}
         first = nodes[branches["yes"]] if branches["yes"] >= 0 else None
         if isinstance(first, p.Ask) and isinstance(first.question, p.QueueTag):
             popped |= {n for _, n in first.branches}
         for i, n in enumerate(nodes):
+            if isinstance(n, p.Ask) and isinstance(n.question, p.QueueTag) and n.question.queue == oid and n is not first:
+                return False
             if isinstance(n, p.Ask) and isinstance(n.question, p.QueueHolds) and n.question.queue == oid:
                 return False
             if isinstance(n, p.Do) and isinstance(n.operation, p.Get) and n.operation.queue == oid and i not in popped:
@@ -114,21 +149,37 @@ class QueueForm:
 
     def normalise(self, s: State) -> None:
         """Rewrite the items into their normal form."""
-        items, free, last_get, every = s.queues[self.q]
-        result: list[Item] = []
+        items, *rest = s.queues[self.q]
+        normal = self._normal.get(items)
+        if normal is None:
+            if len(self._normal) >= MEMO:
+                self._normal.clear()
+            normal = self._normal[items] = tuple(self._rewritten(items))
+        s.queues[self.q] = (normal, *rest)
+
+    def _rewritten(self, items: tuple[Item, ...]) -> Iterator[Item]:
         carried = False
-        for tag, bit, values in items:
-            if any(not isinstance(v, int) or (k != p.EVENT and v) or v > BIT for v, k in zip(values, self.kinds[tag], strict=True)):  # fmt: skip
-                result.append((tag, bit, values))
-                carried = carried or bool(bit)
-            elif carried:
-                result.append(self._item(BIT))
-            elif bit or any(values[i] & BIT for i in self.sure.get(tag, ())):
-                carried = True
-                result.append(self._item(BIT))
-            else:
-                result.append(self._item(0))
-        s.queues[self.q] = (tuple(result), free, last_get, every)
+        inert, carrying = self._plain
+        kinds = self._kept_carries
+        spared = self.spared
+        for item in items:
+            if item[0] == spared:
+                spared = None
+                yield item
+                continue
+            kind = kinds.get(item) or self._kind(item)
+            carried = carried or kind[1]
+            yield item if kind[0] else carrying if carried else inert
+
+    def _kind(self, item: Item) -> tuple[bool, bool]:
+        """(whether the item stays as it is, whether what is behind it counts as carrying the witness)."""
+        tag, bit, values = item
+        kept = any(not isinstance(v, int) or (k != p.EVENT and v) or v > BIT for v, k in zip(values, self.kinds[tag], strict=True))  # fmt: skip
+        carries = bool(bit) or (not kept and any(values[i] & BIT for i in self.sure.get(tag, ())))
+        if len(self._kept_carries) >= MEMO:
+            self._kept_carries.clear()
+        result = self._kept_carries[item] = (kept, carries)
+        return result
 
 
 def _uses(node: p.Node, oid: int) -> bool:
@@ -165,7 +216,7 @@ def _mentions(value: Any, locals_: set[int]) -> bool:
     return False
 
 
-def queue_forms(program: p.Program, layout: Layout) -> list[QueueForm]:
-    """The forms that apply."""
-    forms = [QueueForm(program, layout, i) for i, o in enumerate(program.objects) if isinstance(o, p.Queue)]
+def queue_forms(program: p.Program, layout: Layout, spared: tuple[int, str] | None = None) -> list[QueueForm]:
+    """The forms that apply. `spared` is a queue's object number and the tag that its form does not forget."""
+    forms = [QueueForm(program, layout, i, spared[1] if spared and spared[0] == i else None) for i in layout.queue]
     return [f for f in forms if f.applies]

@@ -18,16 +18,19 @@ from fencepost.proofs.explore.state import BIT, State
 DONE = -2
 """pc of a finished script."""
 
+MEMO = 8192
+"""Entries that a memo of queue contents keeps before it starts afresh: many states hold few different queues."""
 
-def _walk(value: Any) -> list[Any]:
+
+def walk(value: Any) -> list[Any]:
     """Every data node below `value`, itself included."""
     result = [value]
     if isinstance(value, p.Data):
         for name in value.__struct_fields__:
-            result += _walk(getattr(value, name))
+            result += walk(getattr(value, name))
     elif isinstance(value, tuple):
         for one in value:
-            result += _walk(one)
+            result += walk(one)
     return result
 
 
@@ -96,7 +99,7 @@ class Layout:
                 if isinstance(o, cls):
                     table[i] = len(table)
         self.sizes = sizes
-        everything = [(t, node) for t, thread in enumerate(program.threads) for node in _walk(thread.nodes)]
+        everything = [(t, node) for t, thread in enumerate(program.threads) for node in walk(thread.nodes)]
         self.has_same_bytes = any(isinstance(n, (p.Access, p.Copy)) and n.same_bytes for _, n in everything)
         self._variables(everything)
         self.fixed = {self.depth(n.id) for _, n in everything if isinstance(n, p.Slot) and isinstance(n.index, p.Fixed)}
@@ -297,6 +300,19 @@ class Layout:
         depths |= {self.depth(i) for i, o in enumerate(self.program.objects) if isinstance(o, p.Memory)}
         self.depths = sorted(d for d in depths if d > 1 and d not in self.fixed)
         self._reference_var = {d: v for v, d in reversed(list(enumerate(self.var_depth)))}
+        self._event_locals = [[info.kind == p.EVENT for info in t.locals] for t in self.program.threads]
+        self._event_items: dict[tuple[int, str], list[bool]] = {}
+        self._turning: dict[int, bool] = {}
+        """Whether a queue's items may hold anything that a rotation renames."""
+        for i in (*self.queue, *self.cell):
+            o = self.program.objects[i]
+            items = o.items if isinstance(o, p.Queue) else (("", o.item),)  # type: ignore[union-attr]
+            for tag, kinds in items:
+                self._event_items[i, tag] = [kind == p.EVENT for kind in kinds]
+            self._turning[i] = bool(self.travelling_events) or any(k != p.EVENT for _, kinds in items for k in kinds)
+        self._turned: dict[Any, tuple[Any, ...]] = {}
+        self._queue_keys: dict[Any, tuple[Any, int, int]] = {}
+        self._item_keys: dict[int, dict[Any, tuple[Any, int, int]]] = {i: {} for i in self.queue}
 
     # ------------------------------------------------------------ start and normal form
 
@@ -313,6 +329,7 @@ class Layout:
         s.locals = list(self._blank)
         s.events = [0] * self.sizes["event"]
         s.streams = [0] * self.sizes["stream"]
+        s.calls = [0] * self.sizes["stream"]
         s.cells = [(None, 0)] * self.sizes["cell"]
         s.queues = [((), (0,) * program.objects[i].capacity, 0, 0) for i in self.queue]  # type: ignore[union-attr]
         s.locks = [(program.objects[i].count, 0) for i in self.lock]  # type: ignore[union-attr]
@@ -375,7 +392,7 @@ class Layout:
         for v, depth in enumerate(self.var_depth):
             if depth == d:
                 s.pos[v] = (s.pos[v] - k) % d
-        for kind, row in (("event", s.events), ("stream", s.streams), ("cell", s.cells)):
+        for kind, row in (("event", s.events), ("stream", s.streams), ("stream", s.calls), ("cell", s.cells)):
             for start, depth, _ in self._rings[kind]:
                 if depth == d:
                     part = row[start : start + d]
@@ -386,9 +403,9 @@ class Layout:
                 values = tuple((v - k) % d if (i, d) in fields else v for i, v in enumerate(values))
             s.locals[t] = tuple(self._turn_value(v, d, k) for v in values)
         for i, q in self.queue.items():
-            items, *rest = s.queues[q]
-            if items:
-                s.queues[q] = (tuple((tag, b, self._turn_item((i, tag), vs, d, k)) for tag, b, vs in items), *rest)
+            if self._turning[i]:
+                items, *rest = s.queues[q]
+                s.queues[q] = (self._turn_items(i, items, d, k), *rest)
         for i, c in self.cell.items():
             for slot in range(self.depth(i)):
                 vs, b = s.cells[c + slot]
@@ -398,6 +415,15 @@ class Layout:
             refs, free, uses, defined, owner = s.block
             s.block = (refs, free, tuple(sorted(self._turn_stream(u, d, k) for u in uses)), defined,
                        None if owner is None else self._turn_stream(owner, d, k))  # fmt: skip
+
+    def _turn_items(self, oid: int, items: tuple[Any, ...], d: int, k: int) -> tuple[Any, ...]:
+        turned = self._turned.get((oid, d, k, items))
+        if turned is None:
+            if len(self._turned) >= MEMO:
+                self._turned.clear()
+            turned = tuple((tag, b, self._turn_item((oid, tag), vs, d, k)) for tag, b, vs in items)
+            self._turned[oid, d, k, items] = turned
+        return turned
 
     def _turn_item(self, key: tuple[int, str], values: tuple[Any, ...], d: int, k: int) -> tuple[Any, ...]:
         depths = self._item_depth.get(key, (None,) * len(values))
@@ -424,29 +450,25 @@ class Layout:
             bits = bits << 1 | b
         for b in s.streams:
             bits = bits << 1 | b
+        for b in s.calls:
+            bits = bits << 1 | b
         for flags in s.events:
             bits = bits << 1 | (flags & BIT)
-            control.append(flags & ~BIT)
+        control.append(tuple(flags & ~BIT for flags in s.events) if max(s.events, default=0) > BIT else ())
         for t, values in enumerate(s.locals):
-            kinds = self.program.threads[t].locals
-            bits = self._values_key(values, [i.kind == p.EVENT for i in kinds], control, bits)
+            bits = self._values_key(values, self._event_locals[t], control, bits)
         for i, q in self.queue.items():
-            items, free, last_get, every = s.queues[q]
-            bits = bits << 2 | last_get << 1 | every
-            for b in free:
-                bits = bits << 1 | b
-            for tag, b, vs in items:
-                control.append(tag)
-                bits = bits << 1 | b
-                bits = self._values_key(vs, self._event_fields(i, tag), control, bits)
-            control.append(len(items))
+            queue = s.queues[q]
+            known = self._queue_keys.get((i, queue)) or self._queue_key(i, queue)
+            control.append(known[0])
+            bits = bits << known[2] | known[1]
         for i, c in self.cell.items():
             for slot in range(self.depth(i)):
                 vs, b = s.cells[c + slot]
                 bits = bits << 1 | b
                 control.append(vs is None)
                 if vs is not None:
-                    bits = self._values_key(vs, self._event_fields(i, ""), control, bits)
+                    bits = self._values_key(vs, self._event_items[i, ""], control, bits)
         for row in (s.locks, s.flags, s.counters):
             for value, b in row:  # type: ignore[attr-defined]
                 bits = bits << 1 | b
@@ -456,10 +478,33 @@ class Layout:
             bits = bits << 1 | s.block[1]
         return tuple(control), bits
 
-    def _event_fields(self, oid: int, tag: str) -> list[bool]:
-        o = self.program.objects[oid]
-        kinds = dict(o.items)[tag] if isinstance(o, p.Queue) else o.item  # type: ignore[union-attr]
-        return [kind == p.EVENT for kind in kinds]
+    def _queue_key(self, oid: int, queue: tuple[Any, ...]) -> tuple[Any, int, int]:
+        """(control, bits, number of bits) of a queue's content, remembered: its length costs once per content."""
+        items, free, last_get, every = queue
+        bits, width = last_get << 1 | every, 2 + len(free)
+        for b in free:
+            bits = bits << 1 | b
+        control = []
+        keys = self._item_keys[oid]
+        for item in items:
+            one, value, more = keys.get(item) or self._item_key(oid, item)
+            control.append(one)
+            bits = bits << more | value
+            width += more
+        if len(self._queue_keys) >= MEMO:
+            self._queue_keys.clear()
+        result = self._queue_keys[oid, queue] = (tuple(control), bits, width)
+        return result
+
+    def _item_key(self, oid: int, item: tuple[str, int, tuple[Any, ...]]) -> tuple[Any, int, int]:
+        tag, b, values = item
+        control: list[Any] = [tag]
+        bits = self._values_key(values, self._event_items[oid, tag], control, 2 | b)
+        if len(self._item_keys[oid]) >= MEMO:
+            self._item_keys[oid].clear()
+        width = bits.bit_length() - 1  # the leading one only keeps the zeros behind it
+        result = self._item_keys[oid][item] = (tuple(control), bits ^ 1 << width, width)
+        return result
 
     @staticmethod
     def _values_key(values: tuple[Any, ...], events: list[bool], control: list[Any], bits: int) -> int:

@@ -51,8 +51,12 @@ def operands(operation: p.Operation) -> list[p.Operand]:
     return []
 
 
-def _atoms(parts: list[tuple[p.Thread, p.Part | None]]) -> list[tuple[str | int, ...]]:
-    """Elementary pieces that the parts in use cut an object into; [()] when it is only used whole."""
+def _atoms(parts: list[tuple[p.Thread, p.Part | None]], one_slot: bool) -> list[tuple[str | int, ...]]:
+    """Elementary pieces that the parts in use cut an object into; [()] when it is only used whole.
+
+    A state has one position of the location. Where a ring's slot takes it, or nothing rotates it (blocks and tokens),
+    parts by index count as overlapping: `one_slot` is False.
+    """
     atoms: set[tuple[str | int, ...]] = set()
     edges: set[int] = set()
     for thread, part in parts:
@@ -61,7 +65,8 @@ def _atoms(parts: list[tuple[p.Thread, p.Part | None]]) -> list[tuple[str | int,
         elif isinstance(part, p.Span):
             edges |= {part.start, part.stop}
         elif isinstance(part, p.At):
-            atoms.add(_at_atom(thread, part))
+            atom = _at_atom(thread, part)
+            atoms.add(atom if one_slot or atom[0] != "index" else ("any",))
     cuts = sorted(edges)
     atoms |= {("span", a, b) for a, b in zip(cuts, cuts[1:], strict=False)}
     return sorted(atoms, key=str) or [()]
@@ -99,7 +104,10 @@ def locations(program: p.Program) -> list[Location]:
     for operand_id in list(memory):
         # A reference that travelled through a queue may be narrowed where it arrives.
         memory[operand_id] += loose
-    result = [Location("memory", o, a) for o, parts in memory.items() for a in _atoms(parts)]
-    result += [Location("block", o, a) for o in owners for a in _atoms(loose)]
-    result += [Location("pool", o, a) for o in pools for a in _atoms(loose)]
+    result: list[Location] = []
+    for o, parts in memory.items():
+        ring = getattr(program.objects[o], "depth", None)
+        result += [Location("memory", o, a) for a in _atoms(parts, one_slot=not ring or ring == 1)]
+    result += [Location("block", o, a) for o in owners for a in _atoms(loose, one_slot=False)]
+    result += [Location("pool", o, a) for o in pools for a in _atoms(loose, one_slot=False)]
     return result

@@ -164,13 +164,15 @@ class LocationRules:
                         break
                 return None
             chosen: list[State] = []
-            for judge in judges:
+            for k, judge in enumerate(judges):
                 states = judge(s, 0)
                 if s.hazard is not None:
                     break
                 if states:
                     new = states[1]
                     new.streams[stream(new)] = BIT
+                    for other in judges[k + 1 :]:  # its own write may end the epoch of its read
+                        other(new, BIT)
                     chosen.append(new)
             return [s, *chosen]
 
@@ -199,9 +201,10 @@ class LocationRules:
             return
         refs, free, uses, defined, owner = s.block
         refs -= n
+        free |= s.tb[self.t]  # every decrement comes before the free
         if refs == 0:
-            free = s.tb[self.t]
-            for stream in uses:
+            for stream in uses:  # an event is recorded there now: an item of the stream (S2)
+                s.streams[stream] |= s.tb[self.t]
                 free |= s.streams[stream]
             uses, defined = (), True
         s.block = (refs, free, uses, defined, owner)

@@ -17,6 +17,7 @@ from fencepost.proofs.explore.compile import AskNode, Compiler, DoNode
 from fencepost.proofs.explore.fifo import queue_forms
 from fencepost.proofs.explore.layout import DONE
 from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.memory import LocationRules
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.slicing import dropped
 from fencepost.proofs.explore.state import State
@@ -78,10 +79,20 @@ class Reach(msgspec.Struct):
 class Search:
     """Transition relation of one program for one location, and the search over it."""
 
-    def __init__(self, setting: Setting, location: Location | None, sliced: bool = True) -> None:
+    def __init__(
+        self, setting: Setting, location: Location | None, sliced: bool = True, reduce: bool = True,
+        spared: tuple[int, str] | None = None,
+    ) -> None:  # fmt: skip
+        """`sliced` passes over operations that cannot matter; `reduce` runs steps that no other thread can see at once.
+
+        Both off is the plain search, for comparison. `spared`: a tag of a queue that no normal form forgets.
+        """
+        self.setting = setting
+        self.spared = spared
         compiler = Compiler(setting, location)
         self.program = program = setting.program
         self.location = location
+        self.reduce = reduce
         self.layout = compiler.layout
         self.passed = dropped(setting, location) if sliced else [set() for _ in program.threads]
         self.entry = [self.skip(t, thread.entry) for t, thread in enumerate(program.threads)]
@@ -97,7 +108,11 @@ class Search:
                     seen.setdefault(what, set()).add(t)
         shared = {what for what, threads in seen.items() if len(threads) > 1}
         self.visible = [[node is not None and bool(node.touches & shared) for node in nodes] for nodes in self.code]
-        self.forms = queue_forms(program, self.layout) if location is not None else []
+        self.rules = [LocationRules(location, self.layout, t, set()) for t in range(len(program.threads))]
+        self.forms = queue_forms(program, self.layout, spared)
+        if location is None and spared is None:
+            for form in self.forms:
+                form.prefilled = False  # the first turns count here: which answers a test ever gets
         self.agents = [t for t, thread in enumerate(program.threads) if thread.kind != "setup"]
 
     def skip(self, t: int, node: int) -> int:
@@ -126,10 +141,10 @@ class Search:
     # ------------------------------------------------------------ transitions
 
     def _runnable(self, s: State) -> list[int]:
-        """Threads that may move next: setups first, in order; then all."""
-        for t in self.setups:
-            if s.pc[t] != DONE:
-                return [t]
+        """Threads that may move next: setups first, then all others."""
+        setups = [t for t in self.setups if s.pc[t] != DONE]
+        if setups:
+            return setups
         return [t for t in self.agents if s.pc[t] != DONE]
 
     def ready(self, s: State, t: int) -> bool:
@@ -144,7 +159,7 @@ class Search:
     def successors(self, s: State) -> Iterator[State]:
         """All states that one macro step leads to; a state with a hazard ends its path."""
         runnable = self._runnable(s)
-        for t in runnable:
+        for t in runnable if self.reduce else ():
             # Not at the start of a turn: every cycle passes one, and there all threads are expanded, so none starves.
             pc = s.pc[t]
             if pc >= 0 and pc != self.entry[t] and not self.visible[t][pc] and self.ready(s, t):
@@ -164,7 +179,7 @@ class Search:
                 self._end(one, t)
                 yield one
                 continue
-            if not first and (visible[pc] or not self.ready(one, t)):
+            if not first and (not self.reduce or visible[pc] or not self.ready(one, t)):
                 yield one
                 continue
             for n in self._node(one, t, pc, code[pc]):
@@ -202,16 +217,16 @@ class Search:
         return states
 
     def _end(self, s: State, t: int) -> None:
+        if s.block is not None:
+            self.rules[t].loose(s, s.locals[t])  # the turn's scope ends
         self.layout.end_turn(s, t, self.entry[t] if self.loops[t] else DONE)
         s.trail = ((t, -1, None), s.trail)
-        if t in self.setups:
-            carried = s.tb[t]
-            if carried and all(s.pc[u] == DONE for u in self.setups):
-                s.tb = [b | carried for b in s.tb]  # setup -> start of every thread
+        if t in self.setups and all(s.pc[u] == DONE for u in self.setups) and any(s.tb[u] for u in self.setups):
+            s.tb = [1] * len(s.tb)  # setup -> start of every thread
 
     def closed(self, s: State) -> bool:
         """Everything later is ordered after the witness: all live threads carry it (later work is enqueued by them)."""
-        return s.witness is not None and all(s.tb[t] for t in self.agents if s.pc[t] != DONE)
+        return s.witness is not None and all(b or pc == DONE for b, pc in zip(s.tb, s.pc, strict=True))
 
     # ------------------------------------------------------------ search
 
@@ -259,8 +274,19 @@ class Search:
                     heapq.heappush(heap, (turns + ended, steps + added, count, n))
             if not moved and any(s.pc[t] != DONE for t in self.agents):
                 reach.stuck.append(self._steps(s))
-        self._passed_over(reach)
+        if self.location is None:  # nobody asks the other searches what they reach
+            self._other_tags(reach, budget)
+            self._passed_over(reach)
         return reach
+
+    def _other_tags(self, reach: Reach, budget: Budget) -> None:
+        """What the handling of those tags reaches that the queues' normal forms forget."""
+        for form in self.forms if self.spared is None else []:
+            for tag, (puts, gets) in form.handled.items():
+                if puts & reach.nodes and not gets <= reach.nodes:
+                    more = Search(self.setting, None, spared=(form.oid, tag)).run(budget)
+                    reach.nodes |= more.nodes
+                    reach.answers |= more.answers
 
     def _passed_over(self, reach: Reach) -> None:
         """Nodes that were passed over count as reached when what leads to them was."""

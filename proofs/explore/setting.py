@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+
 from fencepost.model import program as p
 from fencepost.model.effects import Effect
 from fencepost.model.operations import Context, lower
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
+from fencepost.proofs import edits
 from fencepost.proofs.explore.layout import Layout
+from fencepost.proofs.explore.slicing import Slicer
 
 
 class Setting:
@@ -26,3 +30,15 @@ class Setting:
         asked = {type(n.question) for t in program.threads for n in t.nodes if isinstance(n, p.Ask)}
         self.queries = bool(asked & {p.EventQuery, p.StreamQuery})
         self.event_queries = p.EventQuery in asked
+        self.stream_queries = p.StreamQuery in asked
+        self.slicer = Slicer(program, self.lowered)
+
+    def without(self, t: int, node: int) -> Setting:
+        """The setting of the program without the synchronisation at `node` of thread `t`.
+
+        Numbering and slices are shared: without an edge fewer operations may matter, never more.
+        """
+        other = copy.copy(self)
+        other.program = edits.without(self.program, t, node)
+        other.lowered = {**self.lowered, (t, node): ()}
+        return other

@@ -9,14 +9,20 @@ stream that matters keeps *all* its records: dropping an overwrite would keep a 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.proofs.explore.locations import Location
-from fencepost.proofs.explore.setting import Setting
+
+if TYPE_CHECKING:
+    from fencepost.proofs.explore.setting import Setting
 
 Key = Any
+Node = tuple[int, int]
+Source = tuple[str, Any]
+"""What may matter: ("stream", object), ("event", key), ("memory", object), ("local", None), ("block", None)."""
 
 
 def dropped(setting: Setting, location: Location | None) -> list[set[int]]:
@@ -26,107 +32,130 @@ def dropped(setting: Setting, location: Location | None) -> list[set[int]]:
         return result  # streams that share a queue carry each other's bits
     if setting.queries:
         return result  # what a query may answer depends on every capture
-    slicer = _Slicer(setting.program, location, setting.lowered)
-    for (t, i), effects in setting.lowered.items():
-        if all(slicer.idle(t, effect) for effect in effects):
-            result[t].add(i)
-    return result
+    return setting.slicer.dropped(location)
 
 
-class _Slicer:
-    def __init__(
-        self, program: p.Program, location: Location | None, lowered: dict[tuple[int, int], tuple[e.Effect, ...]]
-    ) -> None:
-        self.program = program
-        self.location = location
-        self.blocks = location is not None and location.kind == "block"
-        self.streams: set[int] = set()
-        self.events: set[Key] = set()
-        self._close([(t, effect) for (t, _), effects in lowered.items() for effect in effects])
+def _event(t: int, operand: p.Operand) -> Key:
+    return ("local", t, operand.id) if isinstance(operand, p.Local) else ("object", operand.id)
 
-    def may(self, access: p.Access) -> bool:
-        """Whether the access may touch the location."""
-        if self.location is None:
-            return False
+
+def _touched(accesses: Iterable[p.Access]) -> Iterator[Source]:
+    for access in accesses:
         target = access.target
-        if isinstance(target, p.Local):
-            return True
-        return self.location.kind == "memory" and target.id == self.location.id
+        yield ("local", None) if isinstance(target, p.Local) else ("memory", target.id)
 
-    @staticmethod
-    def _event(t: int, operand: p.Operand) -> Key:
-        return ("local", t, operand.id) if isinstance(operand, p.Local) else ("object", operand.id)
 
-    def _close(self, effects: list[tuple[int, e.Effect]]) -> None:
+class Slicer:
+    """What each operation depends on, gathered once per program; a location then costs only what it keeps."""
+
+    def __init__(self, program: p.Program, lowered: dict[Node, tuple[e.Effect, ...]]) -> None:
+        self.threads: list[set[int]] = [set() for _ in program.threads]
+        """The `Do` nodes of each thread."""
+        self.always: set[Node] = set()
+        self.kept_by: dict[Source, set[Node]] = {}
+        self.leads: dict[Source, set[Source]] = {}
+        """What matters as soon as the key does."""
+        self.roots: set[Source] = set()
+        for (t, i), effects in lowered.items():
+            self.threads[t].add(i)
+            for effect in effects:
+                self._needs((t, i), t, effect)
+        self._relations(program, [(t, effect) for (t, _), effects in lowered.items() for effect in effects])
+        self.base = self._closed(self.roots)
+
+    def _needs(self, node: Node, t: int, effect: e.Effect) -> None:
+        """An effect changes something that is looked at iff one of its sources matters."""
+        needs: list[Source]
+        if isinstance(effect, e.Touch):
+            needs = list(_touched(effect.accesses))
+        elif isinstance(effect, e.Enqueue):
+            needs = [("stream", effect.stream.id), *_touched(effect.accesses)]
+        elif isinstance(effect, (e.RecordEvent, e.JoinEvent, e.StreamJoinsEvent)):
+            needs = [("event", _event(t, effect.event))]
+        elif isinstance(effect, e.JoinStream):
+            needs = [("stream", effect.stream.id)]
+        elif isinstance(effect, e.StreamJoinsStream):
+            needs = [("stream", effect.other.id)]
+        elif isinstance(effect, (p.Alloc, p.Drop, e.NoteUse)):
+            needs = [("block", None)]
+        else:
+            self.always.add(node)
+            return
+        for source in needs:
+            self.kept_by.setdefault(source, set()).add(node)
+
+    def _lead(self, source: Source, to: Source) -> None:
+        self.leads.setdefault(source, set()).add(to)
+
+    def _relations(self, program: p.Program, effects: list[tuple[int, e.Effect]]) -> None:
         users: dict[int, set[int]] = {}
         waiters: dict[Key, set[int]] = {}
         travelling: set[Key] = set()
         records: list[tuple[Key, int, int]] = []
-        joins: list[tuple[int, Key]] = []
-        chains: list[tuple[int, int]] = []
         for t, effect in effects:
             for stream in _streams(effect):
                 users.setdefault(stream, set()).add(t)
-            if isinstance(effect, e.Enqueue) and any(map(self.may, effect.accesses)):
-                self.streams.add(effect.stream.id)
-            if isinstance(effect, e.NoteUse) and self.blocks:
-                self.streams.add(effect.stream.id)
+            if isinstance(effect, e.Enqueue):
+                for source in _touched(effect.accesses):
+                    self._lead(source, ("stream", effect.stream.id))
+            if isinstance(effect, e.NoteUse):
+                self._lead(("block", None), ("stream", effect.stream.id))
             if isinstance(effect, e.RecordEvent):
-                records.append((self._event(t, effect.event), effect.stream.id, t))
+                key = _event(t, effect.event)
+                records.append((key, effect.stream.id, t))
+                self._lead(("stream", effect.stream.id), ("event", key))
+                self._lead(("event", key), ("stream", effect.stream.id))
             if isinstance(effect, (e.JoinEvent, e.StreamJoinsEvent)):
-                waiters.setdefault(self._event(t, effect.event), set()).add(t)
+                waiters.setdefault(_event(t, effect.event), set()).add(t)
             if isinstance(effect, e.StreamJoinsEvent):
-                joins.append((effect.stream.id, self._event(t, effect.event)))
+                self._lead(("event", _event(t, effect.event)), ("stream", effect.stream.id))
             if isinstance(effect, e.StreamJoinsStream):
-                chains.append((effect.stream.id, effect.other.id))
+                self._lead(("stream", effect.other.id), ("stream", effect.stream.id))
             if isinstance(effect, (p.Put, p.CellSet)):
-                travelling |= {self._event(t, v) for v in effect.values if isinstance(v, (p.Obj, p.Slot, p.Local))}
+                travelling |= {_event(t, v) for v in effect.values if isinstance(v, (p.Obj, p.Slot, p.Local))}
             if isinstance(effect, p.Give) and effect.after is not None:
-                travelling.add(self._event(t, effect.after))
+                travelling.add(_event(t, effect.after))
             if isinstance(effect, (p.Get, p.CellGet)):
                 # What arrives may be any event that travels: waits on it stay.
-                self.events |= {("local", t, local) for local in effect.locals}
-        self.streams |= {s for s, threads in users.items() if len(threads) > 1}
-        alone = len(self.program.threads) == 1
+                self.roots |= {("event", ("local", t, local)) for local in effect.locals}
+        self.roots |= {("stream", s) for s, threads in users.items() if len(threads) > 1}
+        alone = len(program.threads) == 1
         for event, stream, t in records:
             if (event in travelling and not (alone and event[0] == "local")) or waiters.get(event, {t}) != {t}:
-                self.streams.add(stream)
-        while True:
-            before = (len(self.streams), len(self.events))
-            for event, stream, _ in records:
-                if stream in self.streams:
-                    self.events.add(event)
-                if event in self.events:
-                    self.streams.add(stream)
-            for stream, event in joins:
-                if event in self.events:
-                    self.streams.add(stream)
-            for stream, other in chains:
-                if other in self.streams:
-                    self.streams.add(stream)
-            if (len(self.streams), len(self.events)) == before:
-                return
+                self.roots.add(("stream", stream))
 
-    def idle(self, t: int, effect: e.Effect) -> bool:
-        """Whether the effect changes nothing that this exploration looks at."""
-        if isinstance(effect, e.Touch):
-            return not any(map(self.may, effect.accesses))
-        if isinstance(effect, e.Enqueue):
-            return effect.stream.id not in self.streams and not any(map(self.may, effect.accesses))
-        if isinstance(effect, (e.RecordEvent, e.JoinEvent)):
-            return self._event(t, effect.event) not in self.events
-        if isinstance(effect, e.JoinStream):
-            return effect.stream.id not in self.streams
-        if isinstance(effect, e.StreamJoinsEvent):
-            return self._event(t, effect.event) not in self.events
-        if isinstance(effect, e.StreamJoinsStream):
-            return effect.other.id not in self.streams
-        if isinstance(effect, (p.Alloc, p.Drop, e.NoteUse)):
-            return not self.blocks
-        return False
+    def _closed(self, start: set[Source], known: frozenset[Source] = frozenset()) -> frozenset[Source]:
+        """Everything that matters once `start` does; `known` is closed already."""
+        seen = set(known)
+        work = list(start)
+        while work:
+            source = work.pop()
+            if source not in seen:
+                seen.add(source)
+                work += self.leads.get(source, ())
+        return frozenset(seen)
+
+    def dropped(self, location: Location | None) -> list[set[int]]:
+        """For each thread the `Do` nodes that change nothing that an exploration of `location` looks at."""
+        start: set[Source] = set()
+        if location is not None:
+            start.add(("local", None))
+            if location.kind == "memory":
+                start.add(("memory", location.id))
+            if location.kind == "block":
+                start.add(("block", None))
+        kept = set(self.always)
+        for source in self._closed(start, self.base):
+            kept |= self.kept_by.get(source, set())
+        result = [nodes.copy() for nodes in self.threads]
+        for t, i in kept:
+            result[t].discard(i)
+        return result
 
 
 def _streams(effect: e.Effect) -> list[int]:
     """Stream objects that the effect uses."""
-    result = [getattr(effect, name).id for name in ("stream", "other") if isinstance(getattr(effect, name, None), (p.Obj, p.Slot))]  # fmt: skip
-    return result if not isinstance(effect, p.Alloc) else []
+    if isinstance(effect, p.Alloc):
+        return []
+    used = (getattr(effect, "stream", None), getattr(effect, "other", None))
+    return [one.id for one in used if isinstance(one, (p.Obj, p.Slot))]

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 Value = Any
 """A local's or item field's value: event flags, memory reference, index, or handle (see `compile`)."""
 
-BIT, RECORDED, COMPLETE = 1, 2, 4
-"""Event flags: carries the witness; was ever recorded; its capture is known complete (kept only where queried)."""
+BIT, RECORDED, COMPLETE, CALLED = 1, 2, 4, 8
+"""Event flags: carries the witness; and, kept only where events are queried: was ever recorded; its capture is known
+complete; the call that recorded it came after the witness (what a "no" tells)."""
 
 
 class Witness(NamedTuple):
@@ -30,7 +31,7 @@ class State:
     """One state; mutable while a step runs, compared through `key()`."""
 
     __slots__ = (
-        "agreed", "block", "cells", "counters", "events", "flags", "hazard", "locals", "locks", "pc", "pools",
+        "agreed", "block", "calls", "cells", "counters", "events", "flags", "hazard", "locals", "locks", "pc", "pools",
         "pos", "queues", "slot", "streams", "tb", "trail", "turns", "witness",
     )  # fmt: skip
 
@@ -41,6 +42,8 @@ class State:
     locals: list[tuple[Value, ...]]
     events: list[int]
     streams: list[int]
+    calls: list[int]
+    """For each stream: the calls that put work or a wait there carry the witness (kept only where streams are queried)."""
     queues: list[tuple[Any, ...]]
     cells: list[tuple[Any, ...]]
     locks: list[tuple[int, int]]
@@ -66,6 +69,7 @@ class State:
         n.locals = self.locals[:]
         n.events = self.events[:]
         n.streams = self.streams[:]
+        n.calls = self.calls[:]
         n.queues = self.queues[:]
         n.cells = self.cells[:]
         n.locks = self.locks[:]

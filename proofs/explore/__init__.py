@@ -1,0 +1,1 @@
+"""Exploration of host-level nondeterminism with one bit per agent: exact for every number of steps."""

@@ -1,0 +1,405 @@
+"""Designs that together use the whole language; the tracer and the plain-Python oracle must agree on each."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import fencepost as fp
+
+
+def input_prep(batch_queue_size: int = 2, guard: bool = False) -> fp.Design:
+    """The example of the language's description."""
+    d = fp.Design("input prep")
+    lens_host = d.pinned("seq_lens")
+    lens_dev = d.device("seq_lens_gpu")
+    prep = d.event("prepare_inputs_event")
+    results = d.queue("batch_queue", capacity=batch_queue_size, item=(fp.EVENT, fp.MEMORY, fp.MEMORY))
+    output_stream = d.stream("output copy")
+
+    @d.loop("worker")
+    def step(n: fp.Turn) -> None:
+        if guard:
+            prep.synchronize()
+        lens_host.write()
+        lens_dev.copy_(lens_host, non_blocking=True)
+        if guard:
+            prep.record()
+        tokens = d.empty("tokens")
+        d.launch("forward", reads=[lens_dev], writes=[tokens])
+        output_stream.wait_stream(d.current_stream())
+        with output_stream:
+            tokens_host = d.empty_pinned("tokens_cpu")
+            tokens_host.copy_(tokens, non_blocking=True)
+            copied = d.event("copied")
+            copied.record()
+        results.put(copied, tokens, tokens_host)
+        if results.full():
+            copied, tokens, tokens_host = results.get()
+            copied.synchronize()
+            tokens_host.read()
+
+    return d
+
+
+def turns(lead: int = 2) -> fp.Design:
+    """The turn: ring slots around it, and comparisons with constants."""
+    d = fp.Design("turns")
+    slots = d.pinned("slot", depth=3)
+    events = d.event("done", depth=3)
+    streams = d.stream("work", depth=2)
+    rows = d.device("rows")
+
+    @d.loop("engine")
+    def step(n: fp.Turn) -> None:
+        if n == 0:
+            d.memset(rows[n])
+        if n >= lead:
+            events[n - lead].synchronize()
+        slots[n].write()
+        with streams[n]:
+            d.launch("forward", reads=[slots[n], slots[1]], writes=[rows[fp.ANY]])
+            if n < 5:
+                events[n].record()
+        if n > 3 or n - 1 < 1:
+            slots[n - 1]["head"].read()
+            if n != 0:
+                slots[n + 1].write(same_bytes=True)
+
+    return d
+
+
+def cursors() -> fp.Design:
+    """Cursors that move several times a turn or not at all, and positions kept across an advance."""
+    d = fp.Design("cursors")
+    slots = d.pinned("slot", depth=4)
+    done = d.event("done", depth=4)
+    held = d.cell("held", depth=4, item=(fp.INDEX,))
+    at = d.cursor("at", 4)
+    scratch = d.pinned("scratch", depth=3)
+    items = d.queue("items", capacity=2, item=(fp.INDEX, fp.INDEX))
+
+    @d.loop("producer")
+    def produce(n: fp.Turn) -> None:
+        before = at.last()
+        i = at.advance()
+        slots[i].write()
+        if d.choose("twice", [True, False]):
+            i = at.advance()
+            slots[before].read()
+            slots[before + 2].write()
+        held[i].set(i)
+        done[i].record()
+        slots[at.last()].read()
+        scratch.take().write()
+        scratch.take()[0:16].write()
+        items.put(i, n)
+
+    @d.loop("consumer")
+    def consume() -> None:
+        i, n = items.get()
+        done[i].synchronize()
+        slots[i - 1].read()
+        scratch[n].read()
+        if not held[i].empty():
+            j = held[i].take()
+            slots[j].read(harm="address")
+
+    return d
+
+
+def references() -> fp.Design:
+    """Scopes, views, releases, cells and queues that hold tensors."""
+    d = fp.Design("references")
+    table = d.pinned("table")
+    previous = d.cell("previous", item=(fp.EVENT, fp.MEMORY))
+    side = d.stream("side")
+    out = d.queue("out", capacity=3, item=fp.MEMORY)
+
+    def compute() -> fp.Tensor:
+        with d.scope("compute") as frame:
+            scratch = d.empty("scratch", bytes=64)
+            result = d.empty("result")
+            d.launch("compute", reads=scratch, writes=[result, scratch["tail"]])
+            frame.keep(result)
+        return result
+
+    @d.loop("worker")
+    def step() -> None:
+        result = compute()
+        view = result.view()
+        plain = table.view(attributed=False)
+        plain.read()
+        result.release()
+        side.wait_stream(d.current_stream())
+        host = view.to_cpu(non_blocking=True, stream=side)
+        view.record_stream(side)
+        copied = side.record_event(d.event("copied"))
+        if not previous.empty():
+            waited, old = previous.get()
+            waited.synchronize()
+            old.read()
+        previous.set(copied, host)
+        if not out.full():
+            out.put(host)
+        now = view.to_cpu()
+        now.read()
+
+    @d.loop("reader")
+    def reader() -> None:
+        first = out.get()
+        first["rows"].read()
+        if out.holds(1):
+            out.get()
+
+    return d
+
+
+def optional_blocks() -> fp.Design:
+    """Blocks that may not run, one in another, with questions and values in them."""
+    d = fp.Design("optional blocks")
+    buffer = d.pinned("buffer")
+    copy = d.device("copy")
+    ready = d.event("ready")
+    other = d.stream("other")
+
+    @d.loop("worker")
+    def step() -> None:
+        with d.maybe("new requests"):
+            buffer["rows"].write()
+            staged = d.empty_pinned("staged")
+            staged.write()
+            copy.copy_(staged, non_blocking=True)
+            if ready.query():
+                buffer["flags"].write()
+            else:
+                ready.synchronize()
+            with d.maybe("grammar"):
+                for part in ("a", "b"):
+                    buffer[part].write()
+            buffer["lens"].write()
+        with other, d.maybe("on the other stream"):
+            copy.copy_(buffer, non_blocking=True)
+            ready.record()
+        staged = d.empty_pinned("staged")
+        staged.write()
+        if d.choose("kind", ["full", "partial"]) == "full":
+            with d.maybe("late"):
+                buffer.write()
+        copy.item(harm="shape")
+        if d.choose("kind", ["full", "partial"]) == "partial":
+            d.synchronize()
+
+    return d
+
+
+def drains() -> fp.Design:
+    """Drain loops: with tags, questions, breaks, one in another, in and around optional blocks."""
+    d = fp.Design("drains")
+    jobs = d.queue("jobs", capacity=3, item={"copy": (fp.MEMORY, fp.EVENT), "stop": (), "slot": (fp.INDEX,)})
+    acks = d.queue("acks", capacity=2, item=())
+    slots = d.pinned("slot", depth=4)
+    at = d.cursor("at", 4)
+
+    @d.loop("producer")
+    def produce() -> None:
+        kind = d.choose("kind", ["copy", "stop", "slot"])
+        if kind == "copy":
+            block = d.empty_pinned("block")
+            jobs.put("copy", block, d.event("filled"))
+        elif kind == "slot":
+            jobs.put(at.advance(), tag="slot")
+        else:
+            jobs.put(tag="stop")
+        for _ in acks.drain():
+            slots[at.last()].write()
+
+    @d.loop("consumer")
+    def consume() -> None:
+        seen = slots[0]
+        for job in jobs.drain():
+            if job.tag == "stop":
+                if d.choose("really", ["yes", "no"]) == "yes":
+                    break
+                continue
+            with d.maybe("log"):
+                seen.read()
+            if job.tag == "slot":
+                (i,) = job
+                slots[i].read()
+            else:
+                block, filled = job
+                with d.scope("copy"):
+                    view = block.view()
+                    filled.synchronize()
+                    view.read()
+                for _ in jobs.drain():
+                    seen.write()
+                    with d.maybe("inner"):
+                        view = d.empty_pinned("tmp")
+                        view.write()
+            if not acks.full():
+                acks.put()
+        with d.maybe("idle"):
+            for _ in jobs.drain():
+                seen.read()
+        seen.write()
+
+    return d
+
+
+def waits_of_threads() -> fp.Design:
+    """Setup, scripts, locks, semaphores, flags, counters."""
+    d = fp.Design("threads")
+    shared = d.pageable("shared")
+    managed = d.managed("unified")
+    lock, free = d.lock("lock"), d.semaphore("free", 2)
+    started, count = d.flag("started"), d.counter("steps")
+
+    @d.setup
+    def prepare() -> None:
+        d.host("load", writes=[shared, managed], time=1e-3)
+
+    @d.script("main")
+    def main() -> None:
+        started.set()
+        if count >= 2:
+            shared.read()
+        started.clear()
+        if not started.is_set():
+            started.set()
+
+    @d.loop("a")
+    def a(n: fp.Turn) -> None:
+        started.wait()
+        free.acquire()
+        with lock:
+            shared.write()
+        count.add()
+        count.wait(n + 1)
+        d.launch("in place", reads=[fp.read(managed, harm="quality")], writes=[fp.write(managed, same_bytes=True)])
+        free.release()
+
+    @d.loop("b")
+    def b() -> None:
+        if lock.try_acquire():
+            shared.read()
+            lock.release()
+        count.wait(1)
+        if d.current_stream().query():
+            d.synchronize()
+        d.current_stream().synchronize()
+
+    return d
+
+
+def pools(of: Literal["device", "row"] = "row") -> fp.Design:
+    """Pools of rows and of memory, given back at once or behind an event."""
+    d = fp.Design("pools")
+    table = d.pinned("table")
+    slots = d.pinned("slot", depth=3)
+    pages = d.pool("pages", size=3, of=of)
+    busy = d.queue("busy", capacity=3, item=(fp.HANDLE if of == "row" else fp.MEMORY, fp.EVENT))
+
+    @d.loop("scheduler")
+    def schedule() -> None:
+        page = pages.take()
+        done = d.event("done")
+        if of == "row":
+            table[page].write()
+            slots[page].write()
+            d.launch("gather", reads=[table[page]])
+        else:
+            d.launch("fill", writes=[page])
+        done.record()
+        busy.put(page, done)
+
+    @d.loop("finisher")
+    def finish() -> None:
+        page, done = busy.get()
+        if d.choose("wait", ["host", "device"]) == "host":
+            done.synchronize()
+            pages.give(page)
+        else:
+            pages.give(page, after=done)
+
+    return d
+
+
+def ranks(world: int = 2) -> fp.Design:
+    """Processes on GPUs of their own, closures over ranks, a choice that all share."""
+    d = fp.Design("ranks")
+    inputs = []
+    for r in range(world):
+        with d.process(f"rank {r}", gpu=r):
+            inputs.append(d.queue(f"input {r}", capacity=1, item=(fp.EVENT,)))
+
+    def rank(r: int) -> None:
+        own = d.device(f"activations {r}")
+
+        @d.loop(f"rank {r}")
+        def step() -> None:
+            kind = d.choose("step kind", ["prefill", "decode"], agreed=True)
+            if r > 0:
+                arrived = inputs[r].get()
+                arrived.wait()
+            d.launch(kind, reads=[own], writes=[own[0:8]], time=2e-3)
+            d.memcpy_async(own[8:16], own[0:8], stream=d.default_stream())
+            if r + 1 < world:
+                sent = d.event("sent")
+                sent.record()
+                inputs[r + 1].put(sent)
+            d.synchronize()
+
+    for r in range(world):
+        with d.process(f"rank {r}", gpu=r):
+            rank(r)
+    return d
+
+
+def early_returns() -> fp.Design:
+    """Returns from everywhere, and questions in expressions."""
+    d = fp.Design("early returns")
+    a, b = d.queue("a", capacity=2, item=()), d.queue("b", capacity=2, item=())
+    buffer = d.pinned("buffer")
+
+    @d.loop("left")
+    def left() -> None:
+        with d.scope("call"):
+            tmp = d.empty_pinned("tmp")
+            tmp.write()
+            if a.full() or b.full():
+                return
+            a.put()
+        if not (a.empty() and b.empty()) and d.choose("also", ["b", "c", "d"]) in ("b", "c"):
+            b.put()
+            buffer.write()
+            return
+        buffer.read()
+
+    @d.loop("right")
+    def right() -> None:
+        for _ in a.drain():
+            if d.choose("enough", [0, 1]):
+                return
+        for _ in b.drain():
+            pass
+        buffer.read()
+
+    return d
+
+
+CASES = [
+    (input_prep, {}),
+    (input_prep, {"guard": True, "batch_queue_size": 3}),
+    (turns, {}),
+    (cursors, {}),
+    (references, {}),
+    (optional_blocks, {}),
+    (drains, {}),
+    (waits_of_threads, {}),
+    (pools, {}),
+    (pools, {"of": "device"}),
+    (ranks, {}),
+    (ranks, {"world": 3}),
+    (early_returns, {}),
+]
