@@ -200,7 +200,9 @@ def uva_pool(
     d.models(f"{GPU}/buffer_utils.py", "UvaBufferPool.copy_to_uva", "0.33.0")
     d.models(f"{GPU}/model_runner.py", "GPUModelRunner.execute_model", "0.33.0")
     last = stages - 1
-    kinds: dict[str, tuple[str, ...]] = {"execute": ()} | ({"empty": ()} if empty_steps else {})
+    kinds: dict[str, tuple[str, ...]] = {"execute": ()}
+    if empty_steps:
+        kinds["empty"] = ()
     # Nothing but the engine's own queue ever makes anybody wait: one more than it can have under way.
     room = batch_queue_size + 1
     rpc = [d.queue(f"rpc pp{r}", capacity=room, item=kinds) for r in range(stages)]
@@ -234,7 +236,8 @@ def uva_pool(
             batch_queue.put()
 
     output_kinds: dict[str, tuple[str, ...]] = {"output": (fp.EVENT,)}
-    output_kinds |= {"host": ()} if empty_steps else {}
+    if empty_steps:
+        output_kinds["host"] = ()
     async_output_queue = d.queue("async_output_queue", capacity=room, item=output_kinds) if async_scheduling else None
 
     def worker(rank: int) -> None:
@@ -501,9 +504,9 @@ def pruned_video(depth: int = 2, batch_queue_size: int = 2, item_between: bool =
 
     The first take is `add_requests`, the second the recomputed positions in `prepare_inputs_embeds`. Between them the
     recomputation calls `.item()`, which waits for the main stream (S33): at the second take every earlier reader is
-    done, and at the next step's first take the reader before that wait is. Nobody put it there for this purpose;
-    without it (`item_between` False) two slots for two batches in flight are too few, in two steps (systems.md says three), and the bound is `depth` >= 2 *
-    `batch_queue_size`.
+    done, and at the next step's first take the reader before that wait is. Nobody put it there for this purpose.
+    Without it (`item_between` False) two slots for two batches in flight are too few, and the bound is `depth` >=
+    2 * `batch_queue_size`; two steps are enough to show it (systems.md speaks of a trace of three).
     """
     d = fp.Design("vLLM V2 pruned video")
     d.models(f"{GPU}/mm/encoder_runner.py", "prepare_inputs_embeds", "0.33.0")

@@ -88,7 +88,7 @@ class LocationRules:
         assert self.location is not None
         return part is None or (bool(self.location.atom) and not isinstance(part, (p.Anything, p.At)))
 
-    def _judge(self, access: p.Access) -> Judge | None:
+    def _judge(self, which: int, access: p.Access) -> Judge | None:
         match = self._match(access.target)
         if match is None:
             return None
@@ -106,13 +106,13 @@ class LocationRules:
             w = s.witness
             if blocks and s.block is not None and not s.block[3]:
                 if not write:
-                    s.hazard = ("UNDEFINED", node)
+                    s.hazard = ("UNDEFINED", node, which)
                     return None
                 if defines:
                     s.block = (*s.block[:3], True, s.block[4])
             if w is None:
                 chosen = s.copy()
-                chosen.witness = Witness(write, same, t, node, epochs)
+                chosen.witness = Witness(write, same, t, node, which, epochs)
                 chosen.slot = slot
                 if blocks and chosen.block is not None:
                     chosen.block = (*chosen.block[:3], True, chosen.block[4])
@@ -121,7 +121,7 @@ class LocationRules:
                 return None
             if not bit and (write or w.write):
                 exempt = w.epoch and (same or (w.same_bytes and not write))
-                s.hazard = ("same bytes" if exempt else ("W" if w.write else "R") + ("W" if write else "R"), node)
+                s.hazard = ("same bytes" if exempt else ("W" if w.write else "R") + ("W" if write else "R"), node, which)
                 if not exempt:
                     return None
             if write and not same and w.epoch:
@@ -134,8 +134,8 @@ class LocationRules:
         """Accesses by the thread itself: after a chosen one, the thread carries the witness (program order)."""
         t = self.t
         result: list[Apply] = []
-        for access in accesses:
-            judge = self._judge(access)
+        for which, access in enumerate(accesses):
+            judge = self._judge(which, access)
             if judge is None:
                 continue
 
@@ -150,8 +150,8 @@ class LocationRules:
 
     def item(self, accesses: tuple[p.Access, ...], stream: Callable[[State], int]) -> list[Apply]:
         """Accesses by one device item: they never conflict with each other, and the item's end is the stream's tail."""
-        ordered = sorted(accesses, key=lambda a: a.mode == "w")
-        judges = [j for j in map(self._judge, ordered) if j is not None]
+        ordered = sorted(enumerate(accesses), key=lambda item: item[1].mode == "w")
+        judges = [j for which, access in ordered if (j := self._judge(which, access)) is not None]
         if not judges:
             return []
 

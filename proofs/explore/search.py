@@ -256,12 +256,13 @@ class Search:
                         if answer is not None:
                             reach.answers.add((t, pc, answer))
                 if n.hazard is not None:
-                    kind, node = n.hazard
-                    first = (n.witness.thread, n.witness.node) if n.witness is not None else None
-                    mark = (kind, first if kind != "EMPTY" else None, (trail[-1][0], node))
+                    kind, node = n.hazard[:2]
+                    w = n.witness if kind != "EMPTY" else None
+                    mark = (n.hazard, w and w[:-1], trail[-1][0])
                     if mark not in seen:
                         seen.add(mark)
-                        reach.hazards.append(Found(*mark, self._steps(n)))
+                        first = (w.thread, w.node) if w is not None else None
+                        reach.hazards.append(Found(kind, first, (trail[-1][0], node), self._steps(n)))
                     if kind != "same bytes":
                         continue
                     n.hazard = None

@@ -23,6 +23,8 @@ class Witness(NamedTuple):
     same_bytes: bool
     thread: int
     node: int
+    which: int
+    """Number of the access within its operation."""
     epoch: bool
     """The content that the witness saw or wrote is still current, but for writes of the same bytes."""
 
