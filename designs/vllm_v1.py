@@ -8,9 +8,9 @@ copy that has not run yet reads what the *next* step wrote (S45, S85). What may 
 The exact condition without the guard: safe iff one batch at most is in flight **and** every kind of step waits for
 the device before it returns.
 
-Left out, because no row turns on it: the fresh pinned sources of `async_tensor_h2d`; the buffers that the sampled ids go
-through (under async scheduling the output object holds them until it has been waited for); the send of the ids back to
-the first stage; every collective inside a stage. An edge that is left out can only add hazards.
+Left out, because no row turns on it: the fresh pinned sources of `async_tensor_h2d`; the buffers that the sampled ids
+go through (under async scheduling the output object holds them until it has been waited for); the send of the ids back
+to the first stage; every collective inside a stage. An edge that is left out can only add hazards.
 """
 
 from __future__ import annotations

@@ -191,6 +191,10 @@ class Soup:
         make = self.rng.choices([o for _, o in options], [x for x, _ in options])[0]
         return make(known)
 
+    def _branch(self, known: dict[str, list[int]]) -> Tree:
+        """A piece whose locals nobody knows behind it."""
+        return self._piece({k: v[:] for k, v in known.items()})
+
     # ---- operands
 
     def _slot(self, oid: int, known: dict[str, list[int]]) -> p.Operand:
@@ -291,7 +295,7 @@ class Soup:
             return [p.FlagWait(self.flag), *([p.FlagClear(self.flag)] if self.rng.random() < 0.5 else [])]
         if kind < 0.65:
             return [p.FlagClear(self.flag)]
-        yes, no = self._piece(known), self._piece(known)
+        yes, no = self._branch(known), self._branch(known)
         return [(p.FlagIsSet(self.flag), {"yes": yes if kind < 0.85 else [], "no": no if kind > 0.8 else []})]
 
     def _counted(self, known: dict[str, list[int]]) -> Tree:
@@ -303,7 +307,7 @@ class Soup:
             return [p.CounterAdd(self.counter), *self._piece(known)]
         if kind < 0.8:
             return [p.CounterWait(self.counter, self.rng.choice((1, 2)))]
-        return [(p.CounterAtLeast(self.counter, self.rng.choice((1, 2))), {"yes": self._piece(known), "no": []})]
+        return [(p.CounterAtLeast(self.counter, self.rng.choice((1, 2))), {"yes": self._branch(known), "no": []})]
 
     def _item(self, kinds: tuple[str, ...], known: dict[str, list[int]]) -> tuple[Tree, tuple[Any, ...]] | None:
         """Preparation and values of an item."""
@@ -355,7 +359,7 @@ class Soup:
             options = list(queue.items) if rng.random() < 0.3 else [rng.choice(queue.items)]
             puts: list[Tree] = []
             for tag, kinds in options:
-                more, values = self._item(kinds, known)  # type: ignore[misc]
+                more, values = self._item(kinds, {k: v[:] for k, v in known.items()})  # type: ignore[misc]
                 puts.append([*more, p.Put(q, tag, values)])
             if len(puts) > 1:
                 made.append((p.Choose("tag", ("0", "1")), {str(i): x for i, x in enumerate(puts)}))
@@ -379,7 +383,7 @@ class Soup:
             get: Tree = gets[""] if "" in gets else [(p.QueueTag(q), gets)]
             if rng.random() < (0.8 if self.number in self.producers else 0.2):
                 question = rng.choice((p.QueueFull(q), p.QueueFull(q), p.QueueHolds(q, rng.choice((1, queue.capacity)))))
-                return [*made, (question, {"yes": get, "no": self._piece(known) if rng.random() < 0.25 else []})]
+                return [*made, (question, {"yes": get, "no": self._branch(known) if rng.random() < 0.25 else []})]
             return [*made, *get]
         return made or self._access(known)
 
@@ -399,7 +403,7 @@ class Soup:
             body.append(p.EventSync(p.Local(locals_[0])))
         body += self._body(1, inner)
         body += [p.Drop(locals_[1])] if self.rng.random() < 0.8 else []
-        return [(p.CellEmpty(cell), {"no": body, "yes": self._piece(known) if self.rng.random() < 0.3 else []})]
+        return [(p.CellEmpty(cell), {"no": body, "yes": self._branch(known) if self.rng.random() < 0.3 else []})]
 
     def _rows(self, known: dict[str, list[int]]) -> Tree:
         assert self.pool is not None
@@ -464,17 +468,17 @@ class Soup:
     def _chosen(self, known: dict[str, list[int]]) -> Tree:
         self.once.add("choose")
         if self.choose == "maybe":
-            return [(p.Maybe("maybe"), {"yes": self._piece(known), "no": []})]
+            return [(p.Maybe("maybe"), {"yes": self._branch(known), "no": []})]
         agreed = self.choose == "agreed"
-        return [(p.Choose("kind", ("x", "y"), agreed), {"x": self._piece(known), "y": self._piece(known)})]
+        return [(p.Choose("kind", ("x", "y"), agreed), {"x": self._branch(known), "y": self._branch(known)})]
 
     def _queried(self, known: dict[str, list[int]]) -> Tree:
         event = self._event(known)
         question: p.Question = p.StreamQuery(self._stream(known))
         if event is not None and self.rng.random() < 0.75:
             question = p.EventQuery(event)
-        no = self._piece(known) if self.rng.random() < 0.4 else []
-        return [(question, {"yes": self._piece(known), "no": no})]
+        no = self._branch(known) if self.rng.random() < 0.4 else []
+        return [(question, {"yes": self._branch(known), "no": no})]
 
     def _advanced(self, known: dict[str, list[int]]) -> Tree:
         assert self.cursor is not None and self.depth is not None
@@ -483,8 +487,8 @@ class Soup:
         return [p.Advance(self.cursor, local)]
 
     def _below(self, known: dict[str, list[int]]) -> Tree:
-        first = self._piece(known) if self.rng.random() < 0.5 else []
-        return [(p.TurnBelow(self.rng.choice((1, 2))), {"yes": first, "no": self._piece(known) if not first else []})]
+        first = self._branch(known) if self.rng.random() < 0.5 else []
+        return [(p.TurnBelow(self.rng.choice((1, 2))), {"yes": first, "no": self._branch(known) if not first else []})]
 
 
 # ---------------------------------------------------------------- patterns

@@ -16,7 +16,7 @@ from fencepost.proofs.explore.layout import walk
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.memory import LocationRules
 from fencepost.proofs.explore.setting import Setting
-from fencepost.proofs.explore.state import BIT, CALLED, COMPLETE, RECORDED, State
+from fencepost.proofs.explore.state import BIT, CALLED, COMPLETE, PENDING, RECORDED, State
 
 Apply = Callable[[State], "list[State] | None"]
 Ready = Callable[[State], bool]
@@ -54,8 +54,7 @@ class Compiler:
         self.location = location
         self.layout = setting.layout
         self.environment = setting.environment
-        self.track_records = setting.event_queries
-        self.track_calls = setting.stream_queries
+        self.track = setting.queries  # what a query may answer
 
     def thread(self, t: int, passed: set[int], skip: Callable[[int, int], int]) -> list[DoNode | AskNode | None]:
         """The nodes of thread `t`; None for those that are passed over, `skip` finds the next kept one."""
@@ -106,13 +105,13 @@ class ThreadCompiler:
         return [start, *self._called(stream), *self.memory.item(effect.accesses, stream)]
 
     def _called(self, stream: Callable[[State], int]) -> list[Apply]:
-        """A "no" of `stream.query()` comes after the calls that put work or a wait there [T]."""
+        """A "no" of `stream.query()` needs work there, and comes after the calls that put it there [T]."""
         t = self.t
-        if not self.o.track_calls:
+        if not self.o.track:
             return []
 
         def run(s: State) -> None:
-            s.calls[stream(s)] |= s.tb[t]
+            s.calls[stream(s)] |= s.tb[t] | PENDING
 
         return [run]
 
@@ -129,13 +128,14 @@ class ThreadCompiler:
         def run_tracked(s: State) -> None:
             i = stream(s)
             s.streams[i] |= s.tb[t]
-            write(s, (s.streams[i] & BIT) | RECORDED | (CALLED if s.tb[t] else 0))
+            known = 0 if s.calls[i] & PENDING else COMPLETE
+            write(s, (s.streams[i] & BIT) | RECORDED | (CALLED if s.tb[t] else 0) | known)
 
-        return [run_tracked if self.o.track_records else run]
+        return [run_tracked if self.o.track else run]
 
     def _joinevent(self, effect: e.JoinEvent) -> list[Apply]:
         read, t = self._event_read(effect.event), self.t
-        if not self.o.track_records:
+        if not self.o.track:
 
             def join(s: State) -> None:
                 s.tb[t] |= read(s) & BIT
@@ -155,7 +155,9 @@ class ThreadCompiler:
         stream, t = self._stream(effect.stream), self.t
 
         def run(s: State) -> None:
-            s.tb[t] |= s.streams[stream(s)]
+            i = stream(s)
+            s.tb[t] |= s.streams[i]
+            s.calls[i] &= ~PENDING
 
         return [run]
 
@@ -167,6 +169,7 @@ class ThreadCompiler:
         def run(s: State) -> None:
             for i in streams:
                 s.tb[t] |= s.streams[i]
+                s.calls[i] &= ~PENDING
 
         return [run]
 
@@ -176,7 +179,14 @@ class ThreadCompiler:
         def run(s: State) -> None:
             s.streams[stream(s)] |= (read(s) & BIT) | s.tb[t]
 
-        return [run, *self._called(stream)]
+        def run_tracked(s: State) -> None:
+            flags = read(s)
+            if flags & RECORDED:  # never recorded: does nothing (S18)
+                i = stream(s)
+                s.streams[i] |= (flags & BIT) | s.tb[t]
+                s.calls[i] |= s.tb[t] | (0 if flags & COMPLETE else PENDING)
+
+        return [run_tracked if self.o.track else run]
 
     def _streamjoinsstream(self, effect: e.StreamJoinsStream) -> list[Apply]:
         stream, other, t = self._stream(effect.stream), self._stream(effect.other), self.t
@@ -184,9 +194,11 @@ class ThreadCompiler:
         def run(s: State) -> None:
             behind = other(s)
             s.streams[behind] |= s.tb[t]  # the record is an item there
-            s.streams[stream(s)] |= s.streams[behind]
+            i = stream(s)
+            s.streams[i] |= s.streams[behind]
+            s.calls[i] |= s.tb[t] | (s.calls[behind] & PENDING)
 
-        return [run, *self._called(stream)]
+        return [run]
 
     def _noteuse(self, effect: e.NoteUse) -> list[Apply]:
         return self.memory.note_use(effect, self._stream(effect.stream))
@@ -263,7 +275,7 @@ class ThreadCompiler:
     def _put(self, effect: p.Put) -> list[Apply]:
         q, t, tag = self.layout.queue[effect.queue], self.t, effect.tag
         values, hold = self._values(effect.values), self.memory.hold
-        self.touches.add(("queue", effect.queue))
+        self.touches.add(("put", effect.queue))
         self.memory.mark_references()
 
         def run(s: State) -> None:
@@ -277,7 +289,7 @@ class ThreadCompiler:
 
     def _get(self, effect: p.Get) -> list[Apply]:
         q, t, targets = self.layout.queue[effect.queue], self.t, effect.locals
-        self.touches.add(("queue", effect.queue))
+        self.touches.add(("get", effect.queue))
         self.memory.mark_references()
 
         def run(s: State) -> None:
@@ -461,7 +473,7 @@ class ThreadCompiler:
             return None, self._stream_query(q)
         if isinstance(q, p.QueueTag):
             k = layout.queue[q.queue]
-            self.touches.add(("queue", q.queue))
+            self.touches.add(("get", q.queue))
 
             def tag(s: State) -> list[tuple[str, State]]:
                 items, _free, last_get, _every = s.queues[k]
@@ -476,7 +488,7 @@ class ThreadCompiler:
         t, layout = self.t, self.layout
         if isinstance(q, (p.QueueFull, p.QueueHolds)):
             k = layout.queue[q.queue]
-            self.touches.add(("queue", q.queue))
+            self.touches.add(("test", q.queue))
             count = q.count if isinstance(q, p.QueueHolds) else None
 
             def queue(s: State) -> list[tuple[str, State]]:
@@ -555,10 +567,15 @@ class ThreadCompiler:
         stream, t = self._stream(q.stream), self.t
 
         def query(s: State) -> list[tuple[str, State]]:
-            busy = s.copy()
-            busy.tb[t] |= busy.calls[stream(s)]  # the calls came before [T]
-            s.tb[t] |= s.streams[stream(s)]
-            return [("no", busy), ("yes", s)]
+            i = stream(s)
+            result = []
+            if s.calls[i] & PENDING:
+                busy = s.copy()
+                busy.tb[t] |= busy.calls[i] & BIT  # the calls came before [T]
+                result.append(("no", busy))
+            s.tb[t] |= s.streams[i]
+            s.calls[i] &= ~PENDING
+            return [*result, ("yes", s)]
 
         return query
 

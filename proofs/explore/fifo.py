@@ -83,7 +83,7 @@ class QueueForm:
     def _tags_follow(self, thread: p.Thread, oid: int, gets: dict[str, int]) -> bool:
         """Whether a tag decides nothing but which get runs: then an inert item may carry any of them."""
         puts = {n.operation.tag for n in thread.nodes if isinstance(n, p.Do) and isinstance(n.operation, p.Put) and n.operation.queue == oid}  # fmt: skip
-        if not puts <= set(gets):
+        if not puts or not puts <= set(gets):
             return False
         if len(puts) < 2:
             self.kinds = {tag: kinds for tag, kinds in self.kinds.items() if tag in puts}

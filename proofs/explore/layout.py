@@ -114,6 +114,12 @@ class Layout:
             for v in n.values
             if isinstance(v, (p.Obj, p.Slot)) and isinstance(program.objects[v.id], p.Event)
         }
+        self.narrowed = any(
+            getattr(v, "part", None) is not None
+            for _, n in everything
+            for v in ((n.base,) if isinstance(n, p.View) else n.values if isinstance(n, (p.Put, p.CellSet)) else ())
+        )
+        """Whether a reference to a part of something is kept or handed over."""
         self.heap_events = any(_recorded_elsewhere(thread) for thread in program.threads)
         if self.heap_events:
             self.travelling_events.add(("event", "made in a body"))
@@ -451,7 +457,8 @@ class Layout:
         for b in s.streams:
             bits = bits << 1 | b
         for b in s.calls:
-            bits = bits << 1 | b
+            bits = bits << 1 | (b & BIT)
+        control.append(tuple(b & ~BIT for b in s.calls) if max(s.calls, default=0) > BIT else ())
         for flags in s.events:
             bits = bits << 1 | (flags & BIT)
         control.append(tuple(flags & ~BIT for flags in s.events) if max(s.events, default=0) > BIT else ())

@@ -83,9 +83,12 @@ class LocationRules:
                 return self.layout.index(t, part.index, info.depth or 1)
         return lambda s: whole
 
-    def _defines(self, part: p.Part | None) -> bool:
-        """Whether a write to `part` surely covers the location's atom."""
+    def _defines(self, target: p.Operand) -> bool:
+        """Whether a write to `target` surely covers the location's atom."""
         assert self.location is not None
+        part = target.part
+        if self.layout.narrowed and self.location.atom and isinstance(target, p.Local):
+            return False  # the reference may itself be to a part
         return part is None or (bool(self.location.atom) and not isinstance(part, (p.Anything, p.At)))
 
     def _judge(self, which: int, access: p.Access) -> Judge | None:
@@ -95,7 +98,7 @@ class LocationRules:
         assert self.location is not None
         t, node, write, same = self.t, self.node, access.mode == "w", access.same_bytes
         blocks = self.location.kind == "block"
-        defines = write and not same and self._defines(access.target.part)
+        defines = write and not same and self._defines(access.target)
         epochs = self.layout.has_same_bytes
         self.touches.add("location")
 

@@ -76,6 +76,20 @@ class Reach(msgspec.Struct):
         return sum(len(v) for v in self.states.values())
 
 
+def _seen(t: int, what: Any, users: dict[Any, set[int]]) -> bool:
+    """Whether the order of a step of thread `t` that touches `what` and of other threads' steps can matter.
+
+    The one putter and the one getter of a queue commute wherever both can move: they work at its two ends, and a put
+    that waits for a slot is not enabled yet. Only a test by the other side, or a second putter or getter, tells.
+    """
+    if not isinstance(what, tuple) or what[0] not in ("put", "get", "test"):
+        return len(users[what]) > 1
+    put, get, test = (users.get((kind, what[1]), set()) for kind in ("put", "get", "test"))
+    if what[0] == "test":
+        return bool((put | get) - {t})
+    return len(put if what[0] == "put" else get) > 1 or bool(test - {t})
+
+
 class Search:
     """Transition relation of one program for one location, and the search over it."""
 
@@ -106,8 +120,10 @@ class Search:
             for node in nodes:
                 for what in node.touches if node is not None else ():
                     seen.setdefault(what, set()).add(t)
-        shared = {what for what, threads in seen.items() if len(threads) > 1}
-        self.visible = [[node is not None and bool(node.touches & shared) for node in nodes] for nodes in self.code]
+        self.visible = [
+            [node is not None and any(_seen(t, what, seen) for what in node.touches) for node in nodes]
+            for t, nodes in enumerate(self.code)
+        ]
         self.rules = [LocationRules(location, self.layout, t, set()) for t in range(len(program.threads))]
         self.forms = queue_forms(program, self.layout, spared)
         if location is None and spared is None:

@@ -29,8 +29,6 @@ class Setting:
                     self.lowered[t, i] = lower(node.operation, context)
         asked = {type(n.question) for t in program.threads for n in t.nodes if isinstance(n, p.Ask)}
         self.queries = bool(asked & {p.EventQuery, p.StreamQuery})
-        self.event_queries = p.EventQuery in asked
-        self.stream_queries = p.StreamQuery in asked
         self.slicer = Slicer(program, self.lowered)
 
     def without(self, t: int, node: int) -> Setting:

@@ -16,6 +16,10 @@ BIT, RECORDED, COMPLETE, CALLED = 1, 2, 4, 8
 complete; the call that recorded it came after the witness (what a "no" tells)."""
 
 
+PENDING = 2
+"""Stream call flags: BIT, the calls that put work or a wait there carry the witness; PENDING, it may still be busy."""
+
+
 class Witness(NamedTuple):
     """The guessed access. `slot`: the ring slot (or index) it touched, 0 after normalisation."""
 
@@ -45,7 +49,7 @@ class State:
     events: list[int]
     streams: list[int]
     calls: list[int]
-    """For each stream: the calls that put work or a wait there carry the witness (kept only where streams are queried)."""
+    """For each stream what a query there may say (kept only where something is queried)."""
     queues: list[tuple[Any, ...]]
     cells: list[tuple[Any, ...]]
     locks: list[tuple[int, int]]
