@@ -65,17 +65,36 @@ class VectorClocks:
         return tick
 
     def record(self, thread: int, stream: int) -> Clock:
-        """An event record, itself an item of the stream (S2, S19): what a wait on that event comes after."""
-        self.launch(thread, stream)
+        """An event record, itself an item of the stream (S2, S19): what a wait on that event comes after.
+
+        It accesses nothing, so it needs a tick of its own only when its caller adds to what the stream knows.
+        """
+        now = self.now
+        mine, caller = now[stream], now[thread]
+        if mine[thread] < caller[thread]:
+            mine = now[stream] = [x if x > y else y for x, y in zip(mine, caller)]  # noqa: B905
+            mine[stream] += 1
         self.held[stream] = True
-        return self.now[stream]
+        return mine
 
     def wait(self, thread: int, stream: int, clock: Clock, source: int) -> None:
-        """A stream waits for `clock`, recorded on agent `source` (S20): an item of the stream, too."""
-        self.launch(thread, stream)
-        mine = self.now[stream]
+        """A stream waits for `clock`, recorded on agent `source` (S20): an item of the stream, too.
+
+        As with a record, a wait that tells the stream nothing new needs no tick.
+        """
+        now = self.now
+        mine, caller = now[stream], now[thread]
         if mine[source] < clock[source]:
-            self.now[stream] = [x if x > y else y for x, y in zip(mine, clock)]  # noqa: B905
+            after = [x if x > y else y for x, y in zip(mine, clock)]  # noqa: B905
+            if after[thread] < caller[thread]:
+                after = [x if x > y else y for x, y in zip(after, caller)]  # noqa: B905
+        elif mine[thread] < caller[thread]:
+            after = [x if x > y else y for x, y in zip(mine, caller)]  # noqa: B905
+        else:
+            return
+        after[stream] += 1
+        now[stream] = after
+        self.held[stream] = False
 
     def sync(self, thread: int, clock: Clock, source: int) -> None:
         """The thread continues after `clock`, which agent `source` handed out (S23, S32, and every host hand-over)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import types
@@ -119,6 +120,7 @@ def _local(design: Design, key: Any) -> p.LocalInfo:
     return p.LocalInfo(name, kind, occurrence, known if isinstance(known, int) else None, pool)
 
 
+@functools.cache  # every traced operation asks, for the same few files
 def _relative(file: str, root: str) -> str:
     if file.startswith("<"):
         return file

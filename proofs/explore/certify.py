@@ -31,6 +31,7 @@ def check(search: Search, reach: Reach) -> int:
         raise Rejected("the start state is not covered")
     for row in reach.states.values():
         for _, state in row:
+            search.merged.clear()
             for after in search.successors(state):
                 if after.hazard is not None and after.hazard[0] != "same bytes":
                     if after.hazard[:2] in known:

@@ -40,7 +40,7 @@ class QueueForm:
         self.prefilled = self.applies and self._guarded(oid)
         tags = list(self.kinds)
         self.canonical = tags[0] if tags else ""
-        self._plain = (self._item(0), self._item(BIT)) if tags else ()
+        self._plain: tuple[Item, ...] = (self._item(0), self._item(BIT)) if tags else ()
         self._kept_carries: dict[Item, tuple[bool, bool]] = {}
         self.handled: dict[str, tuple[set[tuple[int, int]], set[tuple[int, int]]]] = {}
         """For each tag that the normal form forgets: the nodes that put it and the nodes that get it."""

@@ -13,7 +13,7 @@ from typing import Any
 from fencepost.model import program as p
 from fencepost.model.platform import Environment
 from fencepost.proofs.explore.locations import Location
-from fencepost.proofs.explore.state import BIT, State
+from fencepost.proofs.explore.state import BIT, ROOT, State
 
 DONE = -2
 """pc of a finished script."""
@@ -351,7 +351,8 @@ class Layout:
             s.pools.append((o.size - 1, 0, 0) if tracked else (o.size, 0, 2))
         s.agreed = [((0,) * len(askers), ()) for _, askers in self.askers]
         s.block = (0, 0, (), True, None) if location is not None and location.kind == "block" else None
-        s.witness = s.slot = s.hazard = s.trail = None
+        s.witness = s.slot = s.hazard = None
+        s.trail = ROOT
         return s
 
     def location_depth(self, location: Location | None) -> int:

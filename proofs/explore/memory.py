@@ -225,7 +225,7 @@ class LocationRules:
         if location is None or location.kind != "block" or location.id != owner_id:
             return [lambda s: self._set(s, local, 0)]
         self.touches.add("block")
-        queue = stream if effect.space == "device" else None
+        queue, node = stream if effect.space == "device" else None, self.node
 
         def run(s: State) -> list[State] | None:
             assert s.block is not None
@@ -238,7 +238,7 @@ class LocationRules:
             got.tb[t] |= free
             got.block = (1, 0, (), s.witness is not None, mine)
             self._set(got, local, Tenant(1))
-            got.trail = ("got", got.trail)
+            got.mark(("got", node))
             return [s, got]
 
         return [run]
@@ -313,7 +313,7 @@ class LocationRules:
 
     def take(self, effect: p.Take) -> list[Apply]:
         """Pools: (free tokens without the bit, with it, guessed token: 0/1 free with that bit, 2 taken or untracked)."""
-        k, t, local = self.layout.pool[effect.pool], self.t, effect.local
+        k, t, local, node = self.layout.pool[effect.pool], self.t, effect.local, self.node
 
         def run(s: State) -> list[State] | None:
             zeros, ones, guessed = s.pools[k]
@@ -334,7 +334,7 @@ class LocationRules:
                 n.pools[k] = (zeros, ones, 2)
                 n.tb[t] |= guessed
                 self._set(n, local, Token(1))
-                n.trail = ("got", n.trail)
+                n.mark(("got", node))
                 result.append(n)
             return result
 

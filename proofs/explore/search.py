@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 from fencepost.model import program as p
-from fencepost.proofs.explore.compile import AskNode, Compiler, DoNode
+from fencepost.proofs.explore.compile import Apply, AskNode, Compiler, DoNode
 from fencepost.proofs.explore.fifo import queue_forms
 from fencepost.proofs.explore.layout import DONE
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.memory import LocationRules
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.slicing import dropped
-from fencepost.proofs.explore.state import State
+from fencepost.proofs.explore.state import ROOT, State
 
 
 class OutOfBudget(Exception):
@@ -129,6 +129,10 @@ class Search:
         if location is None and spared is None:
             for form in self.forms:
                 form.prefilled = False  # the first turns count here: which answers a test ever gets
+        self.blocks: list[dict[int, tuple[tuple[int, ...], tuple[Apply, ...], int]]] = [{} for _ in program.threads]
+        self.joins = [self._joins(t) for t in range(len(program.threads))]
+        self.merged: list[State] = []
+        """Paths that met another one within the last macro steps."""
         self.agents = [t for t, thread in enumerate(program.threads) if thread.kind != "setup"]
 
     def skip(self, t: int, node: int) -> int:
@@ -138,6 +142,14 @@ class Search:
             assert isinstance(at, p.Do)
             node = at.next
         return node
+
+    def _joins(self, t: int) -> set[int]:
+        """Nodes that more than one node leads to."""
+        into: dict[int, int] = {}
+        for node in self.code[t]:
+            for n in [node.next] if isinstance(node, DoNode) else set(node.branches.values()) if node is not None else ():
+                into[n] = into.get(n, 0) + 1
+        return {n for n, count in into.items() if count > 1 and n >= 0}
 
     def start(self) -> State:
         """The normalised start state."""
@@ -186,49 +198,82 @@ class Search:
                 yield from self._macro(s, t)
 
     def _macro(self, s: State, t: int) -> Iterator[State]:
-        code, visible = self.code[t], self.visible[t]
-        stack = [(s.copy(), True)]
-        while stack:
-            one, first = stack.pop()
+        """Run thread `t` until another thread could notice, or to the end of its turn; paths that meet are merged."""
+        code, visible, joins = self.code[t], self.visible[t], self.joins[t]
+        count = 0
+        todo = [(0, 0, s.copy())]
+        met: dict[Any, list[int]] = {}
+        while todo:
+            _, number, one = heapq.heappop(todo)
             pc = one.pc[t]
             if pc < 0:
                 self._end(one, t)
                 yield one
                 continue
-            if not first and (not self.reduce or visible[pc] or not self.ready(one, t)):
+            if number and (not self.reduce or visible[pc] or not self.ready(one, t)):
                 yield one
                 continue
-            for n in self._node(one, t, pc, code[pc]):
+            if pc in joins and number:
+                control, bits = self.layout.key(one)
+                row = met.setdefault(control, [])
+                if any(other & bits == other for other in row):
+                    self.merged.append(one)
+                    continue
+                row.append(bits)
+            node = code[pc]
+            for n in self._ask(one, t, pc, node) if isinstance(node, AskNode) else self._block(one, t, pc):
                 if n.hazard is not None and n.hazard[0] != "same bytes":
                     yield n
                 else:
-                    stack.append((n, False))
+                    count += 1
+                    heapq.heappush(todo, (n.trail[3], count, n))
 
-    def _node(self, s: State, t: int, pc: int, node: DoNode | AskNode | None) -> list[State]:
-        assert node is not None
-        if isinstance(node, AskNode):
-            result = []
-            for answer, n in node.answers(s):
-                if answer not in node.branches:
-                    continue
-                n.trail = ((t, pc, answer), n.trail)
+    def _ask(self, s: State, t: int, pc: int, node: AskNode) -> list[State]:
+        result = []
+        for answer, n in node.answers(s):
+            if answer in node.branches:
+                n.mark((t, pc, answer), 0, 1)
                 n.pc[t] = node.branches[answer]
                 result.append(n)
-            return result
+        return result
+
+    def _straight(self, t: int, pc: int) -> tuple[tuple[int, ...], tuple[Apply, ...], int]:
+        """The operations from `pc` on that run without another thread noticing: (nodes, their effects, next node)."""
+        code, visible = self.code[t], self.visible[t]
+        nodes: list[int] = []
+        effects: list[Apply] = []
+        at = pc
+        while at >= 0:
+            node = code[at]
+            if not isinstance(node, DoNode) or at in nodes:
+                break
+            if nodes and (not self.reduce or visible[at] or node.ready is not None or at in self.joins[t]):
+                break
+            nodes.append(at)
+            effects += node.effects
+            at = node.next
+        return tuple(nodes), tuple(effects), at
+
+    def _block(self, s: State, t: int, pc: int) -> list[State]:
+        straight = self.blocks[t].get(pc)
+        if straight is None:
+            straight = self.blocks[t][pc] = self._straight(t, pc)
+        nodes, effects, s.pc[t] = straight
+        s.mark((t, nodes), 0, len(nodes))
         states = [s]
-        s.trail = ((t, pc, None), s.trail)
-        s.pc[t] = node.next
-        for effect in node.effects:
+        for effect in effects:
+            if len(states) == 1:
+                one = states[0]
+                if one.hazard is not None and one.hazard[0] != "same bytes":
+                    return states
+                states = effect(one) or states
+                continue
             done: list[State] = []
             for one in states:
                 if one.hazard is not None and one.hazard[0] != "same bytes":
                     done.append(one)
-                    continue
-                several = effect(one)
-                if several is None:
-                    done.append(one)
                 else:
-                    done += several
+                    done += effect(one) or (one,)
             states = done
         return states
 
@@ -236,7 +281,7 @@ class Search:
         if s.block is not None:
             self.rules[t].loose(s, s.locals[t])  # the turn's scope ends
         self.layout.end_turn(s, t, self.entry[t] if self.loops[t] else DONE)
-        s.trail = ((t, -1, None), s.trail)
+        s.mark((t, -1), 1)
         if t in self.setups and all(s.pc[u] == DONE for u in self.setups) and any(s.tb[u] for u in self.setups):
             s.tb = [1] * len(s.tb)  # setup -> start of every thread
 
@@ -256,29 +301,25 @@ class Search:
         seen: set[Any] = set()
         count = 0
         while heap:
-            turns, steps, _, s = heapq.heappop(heap)
+            _, _, _, s = heapq.heappop(heap)
             control, bits = self.layout.key(s)
             if not any(b == bits for b, _ in reach.states.get(control, ())):
                 continue  # covered since it was queued
             moved = False
             for n in self.successors(s):
                 moved = True
-                trail, added, ended = self._since(n, s)
-                for t, pc, answer in trail:
-                    if pc < 0:
-                        reach.turns.add(t)
-                    else:
-                        reach.nodes.add((t, pc))
-                        if answer is not None:
-                            reach.answers.add((t, pc, answer))
+                if self.location is None:
+                    self._note(reach, n, s)
                 if n.hazard is not None:
                     kind, node = n.hazard[:2]
                     w = n.witness if kind != "EMPTY" else None
-                    mark = (n.hazard, w and w[:-1], trail[-1][0])
+                    steps = self._steps(n)
+                    t = next(u for u, at, _, _ in reversed(steps) if at == node)
+                    mark = (n.hazard, w and w[:-1], t)
                     if mark not in seen:
                         seen.add(mark)
                         first = (w.thread, w.node) if w is not None else None
-                        reach.hazards.append(Found(kind, first, (trail[-1][0], node), self._steps(n)))
+                        reach.hazards.append(Found(kind, first, (t, node), steps))
                     if kind != "same bytes":
                         continue
                     n.hazard = None
@@ -288,7 +329,11 @@ class Search:
                 if self._store(reach, n):
                     budget.spend(where)
                     count += 1
-                    heapq.heappush(heap, (turns + ended, steps + added, count, n))
+                    heapq.heappush(heap, (n.trail[2], n.trail[3], count, n))
+            if self.location is None:
+                for n in self.merged:
+                    self._note(reach, n, s)
+            self.merged.clear()
             if not moved and any(s.pc[t] != DONE for t in self.agents):
                 reach.stuck.append(self._steps(s))
         if self.location is None:  # nobody asks the other searches what they reach
@@ -331,31 +376,44 @@ class Search:
         return True
 
     @staticmethod
-    def _since(n: State, s: State) -> tuple[list[tuple[int, int, str | None]], int, int]:
-        """Steps of `n` after `s`: (steps oldest first, host operations, turns ended)."""
-        trail, added, ended = [], 0, 0
+    def _note(reach: Reach, n: State, s: State) -> None:
+        """Enter what the steps from `s` to `n` reached."""
         at = n.trail
         while at is not s.trail:
-            step, at = at
-            if step == "got":
+            entry, at = at[0], at[1]
+            if entry[0] == "got":
                 continue
-            trail.append(step)
-            if step[1] < 0:
-                ended += 1
+            if len(entry) == 3:
+                reach.nodes.add(entry[:2])
+                reach.answers.add(entry)
+            elif entry[1] == -1:
+                reach.turns.add(entry[0])
             else:
-                added += 1
-        return trail[::-1], added, ended
+                reach.nodes |= {(entry[0], node) for node in entry[1]}
 
     @staticmethod
     def _steps(s: State) -> tuple[tuple[int, int, str | None, bool], ...]:
-        """Host steps of the path to `s`, oldest first; node -1 is the end of the thread's turn."""
+        """Host steps of the path to `s`, oldest first; node -1 is the end of the thread's turn.
+
+        A hazard ends the path: operations of its last run that stand behind it are left out.
+        """
         result: list[tuple[int, int, str | None, bool]] = []
-        at, got = s.trail, False
-        while at is not None:
-            step, at = at
-            if step == "got":
-                got = True
+        at, got = s.trail, set()
+        last = s.hazard[1] if s.hazard is not None and s.hazard[0] != "same bytes" else None
+        while at is not ROOT:
+            entry, at = at[0], at[1]
+            if entry[0] == "got":
+                got.add(entry[1])
                 continue
-            result.append((*step, got))
-            got = False
+            if len(entry) == 3:
+                result.append((*entry, entry[1] in got))
+            elif entry[1] == -1:
+                result.append((*entry, None, False))
+            else:
+                t, nodes = entry
+                if last is not None:
+                    nodes = nodes[: nodes.index(last) + 1]
+                result += [(t, node, None, node in got) for node in reversed(nodes)]
+            last = None
+            got = set()
         return tuple(reversed(result))

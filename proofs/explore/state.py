@@ -33,6 +33,12 @@ class Witness(NamedTuple):
     """The content that the witness saw or wrote is still current, but for writes of the same bytes."""
 
 
+ROOT: Any = (None, None, 0, 0)
+"""The empty trail. A trail is (entry, trail before, turns ended, host operations); entries are (thread, nodes) for a
+run of operations, (thread, node, answer), (thread, -1) for the end of a turn, and ("got", node) where an allocation
+or a take got the guessed byte."""
+
+
 class State:
     """One state; mutable while a step runs, compared through `key()`."""
 
@@ -64,6 +70,11 @@ class State:
     """Slot of the location's ring once the witness fixed it."""
     hazard: tuple[Any, ...] | None
     trail: Any
+
+    def mark(self, entry: Any, turns: int = 0, operations: int = 0) -> None:
+        """Extend the trail."""
+        before = self.trail
+        self.trail = (entry, before, before[2] + turns, before[3] + operations)
 
     def copy(self) -> State:
         """A copy that shares the immutable parts."""
