@@ -51,15 +51,15 @@ ENVIRONMENTS = {
 
 def platform(name: str | None) -> Platform:
     """Profile by name; None is "cuda". Raises `ValueError` that lists the names."""
-    return _find(name or "cuda", PLATFORMS, "platform")
+    return PLATFORMS[_known(name or "cuda", list(PLATFORMS), "platform")]
 
 
 def environment(name: str | None) -> Environment:
     """Environment by name; None is "bare". Raises `ValueError` that lists the names."""
-    return _find(name or "bare", ENVIRONMENTS, "environment")
+    return ENVIRONMENTS[_known(name or "bare", list(ENVIRONMENTS), "environment")]
 
 
-def _find(name, table, what):  # type: ignore[no-untyped-def]
-    if name not in table:
-        raise ValueError(f"no {what} named {name!r}; there are: {', '.join(table)}")
-    return table[name]
+def _known(name: str, names: list[str], what: str) -> str:
+    if name not in names:
+        raise ValueError(f"no {what} named {name!r}; there are: {', '.join(names)}")
+    return name

@@ -283,7 +283,7 @@ class Explainer:
 
     def fixes(self, judged: Judged, most: int = 3) -> list[str]:
         """The cheapest single additions that leave no hazard at the location, each decided by the explorer."""
-        result = []
+        result: list[str] = []
         for text, operation, (t, n) in self._candidates(judged):
             if len(result) < most and self.clean(edits.insert_before(self.program, t, n, operation), judged.location):
                 result.append(text)

@@ -888,7 +888,7 @@ def smaller(program: p.Program) -> list[p.Program]:
         changed = (*threads[:t], *([thread] if thread is not None else []), *threads[t + 1 :])
         result.append(msgspec.structs.replace(program, threads=changed))
 
-    for t, thread in enumerate(threads):
+    for t, _thread in enumerate(threads):
         if len(threads) > 1:
             put(t, None)
     for t, thread in enumerate(threads):

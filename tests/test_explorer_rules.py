@@ -9,7 +9,6 @@ import random
 
 import pytest
 from fencepost.model import program as p
-
 from random_programs import Tree, Writer, decide, find_bad_run, r, w
 
 ITEM: tuple[tuple[str, tuple[str, ...]], ...] = (("", (p.EVENT,)),)

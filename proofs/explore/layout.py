@@ -107,7 +107,7 @@ class Layout:
                          for t in range(len(program.threads))]  # fmt: skip
         self._counters(everything)
         self._agreed(everything)
-        self.travelling_events = {
+        self.travelling_events: set[tuple[str, int | str]] = {
             ("event", v.id)
             for _, n in everything
             if isinstance(n, (p.Put, p.CellSet))
@@ -399,11 +399,14 @@ class Layout:
         for v, depth in enumerate(self.var_depth):
             if depth == d:
                 s.pos[v] = (s.pos[v] - k) % d
-        for kind, row in (("event", s.events), ("stream", s.streams), ("stream", s.calls), ("cell", s.cells)):
+        rows: tuple[tuple[str, list[Any]], ...] = (
+            ("event", s.events), ("stream", s.streams), ("stream", s.calls), ("cell", s.cells),
+        )  # fmt: skip
+        for kind, row in rows:
             for start, depth, _ in self._rings[kind]:
                 if depth == d:
                     part = row[start : start + d]
-                    row[start : start + d] = part[k:] + part[:k]  # type: ignore[index]
+                    row[start : start + d] = part[k:] + part[:k]
         for t, fields in enumerate(self._index_locals):
             values = s.locals[t]
             if any(depth == d for _, depth in fields):
@@ -477,8 +480,9 @@ class Layout:
                 control.append(vs is None)
                 if vs is not None:
                     bits = self._values_key(vs, self._event_items[i, ""], control, bits)
-        for row in (s.locks, s.flags, s.counters):
-            for value, b in row:  # type: ignore[attr-defined]
+        pairs: tuple[list[tuple[Any, ...]], ...] = (s.locks, s.flags, s.counters)
+        for pair in pairs:
+            for value, b in pair:
                 bits = bits << 1 | b
                 control.append(value)
         if s.block is not None:

@@ -39,19 +39,19 @@ class LocationRules:
         if location is None:
             return None
         if isinstance(target, p.Local):
-            part = self._part(target.part)
-            if part is None:
+            inside = self._part(target.part)
+            if inside is None:
                 return None
-            t, i, kind, oid = self.t, target.id, location.kind, location.id
+            covers, t, i, kind, oid = inside, self.t, target.id, location.kind, location.id
 
             def local(s: State) -> int | None:
                 value = s.locals[t][i]
                 if isinstance(value, tuple):
                     if kind != "memory" or value[1] != oid:
                         return None
-                    found = part(s)
-                    return value[2] if value[2] is not None else found
-                return part(s) if value and kind != "memory" else None
+                    found = covers(s)
+                    return found if found is None or value[2] is None else int(value[2])
+                return covers(s) if value and kind != "memory" else None
 
             return local
         if location.kind != "memory" or target.id != location.id:

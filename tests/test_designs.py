@@ -1,0 +1,56 @@
+"""The engines' verdicts, and the conditions of the ring over a grid, each decided exactly."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from fencepost.check import Case, cases, decide
+from fencepost.designs import ring
+from fencepost.loader import load
+from fencepost.model.language.build import program_of
+from fencepost.proofs.check import check
+
+ENGINES = ("ring", "vllm_v1", "vllm_v2", "tensorrt_llm", "atom", "sglang")
+
+
+def declared() -> list[Case]:
+    """Every declared variant of the engines."""
+    asked = cases(load([f"designs/{engine}.py" for engine in ENGINES]))
+    return [msgspec.structs.replace(case, explain=False) for case in asked]
+
+
+@pytest.mark.parametrize("case", declared(), ids=lambda case: f"{case.design}-{case.title}")
+def test_every_variant_is_as_declared(case: Case) -> None:
+    """Verdict and hazard are the ones that the design declares."""
+    outcome = decide(case)
+    assert outcome.answer is not None, outcome.error
+    assert outcome.answer.matches, (outcome.answer.verdict, outcome.answer.reason, outcome.answer.hazards)
+
+
+def test_every_refuted_variant_names_its_hazard_and_every_fix_exists() -> None:
+    """Refuted for the wrong reason is a failure, so the reason is declared; `fix=` names a variant of the same design."""
+    asked = declared()
+    labels = {(case.target, case.label) for case in asked}
+    assert not [case.title for case in asked if case.expected == "refuted" and case.hazard is None]
+    assert not [case.title for case in asked if case.fix is not None and (case.target, case.fix) not in labels]
+
+
+def verdict(**parameters: object) -> str:
+    """Verdict of the ring under these parameters."""
+    return check(program_of(ring.ring, parameters), explain=False).verdict
+
+
+@pytest.mark.parametrize("outstanding", range(1, 9))
+@pytest.mark.parametrize("reader_behind", [False, True])
+def test_the_ring_is_safe_iff_it_is_deep_enough(outstanding: int, reader_behind: bool) -> None:
+    """Depth >= results outstanding; one more when a reader is enqueued behind the resolving event."""
+    for depth in range(1, 9):
+        safe = depth >= outstanding + reader_behind
+        got = verdict(depth=depth, outstanding=outstanding, reader_after_event=reader_behind)
+        assert got == ("proved" if safe else "refuted"), (depth, outstanding)
+
+
+@pytest.mark.parametrize("depth", range(1, 17))
+def test_no_depth_saves_encoder_only_steps(depth: int) -> None:
+    """One step kind without a wait lets the host run ahead without bound."""
+    assert verdict(depth=depth, outstanding=2, encoder_only=True) == "refuted"
