@@ -184,9 +184,18 @@ class Checker:
         open_ = [name for name, _ in unreached if name not in self.never]
         if open_:
             return f"never reached: {', '.join(open_)} (say so with never=(...) if that is meant)"
+        if not self._reuse():
+            return "no two conflicting accesses ever happen, so there is nothing that an order could protect"
         self.notes += [f"{name} never runs, as declared" for name, _ in unreached]
         self.notes += explain.one_sided(self.program, control.answers)
         return None
+
+    def _reuse(self) -> bool:
+        """Whether conflicting accesses happen at some location; true where nothing is written at all."""
+        searches = [search for search, _ in self.reached if search.location is not None]
+        if any(search.met for search in searches) or not explain.writes(self.program):
+            return True
+        return any(search.meets(self.budget) for search in searches)
 
     def _proved(self) -> a.Answer:
         total, h, checked = 0, hashlib.sha256(repr(self.program._key()).encode()), True

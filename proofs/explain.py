@@ -162,6 +162,15 @@ def lints(program: p.Program) -> list[str]:
     return result
 
 
+def writes(program: p.Program) -> bool:
+    """Whether some operation writes memory."""
+    return any(
+        isinstance(n.operation, (p.Copy, p.Memset))
+        or (isinstance(n.operation, (p.Host, p.Launch)) and any(access.mode == "w" for access in n.operation.accesses))
+        for _, _, n in operations(program)
+    )
+
+
 def unreached(program: p.Program, reached: set[tuple[int, int]]) -> list[tuple[str, tuple[int, int]]]:
     """Operations that no run executes: (name, node). A place that any of its nodes reaches counts as reached."""
     places = {program.threads[t].nodes[n].site for t, n in reached} - {-1}

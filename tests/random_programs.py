@@ -22,6 +22,7 @@ from fencepost.model import events
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
 from fencepost.model.events.structure import Structure
+from fencepost.model.platform import BARE, ENVIRONMENTS, PLATFORMS, Environment, Platform
 
 Tree = list[Any]
 """A body: operations, and (question, {answer: body}) pairs; the branches of a question meet again behind it."""
@@ -690,9 +691,22 @@ def generate(rng: random.Random) -> p.Program:
 # ---------------------------------------------------------------- oracle
 
 
-def random_run(program: p.Program, rng: random.Random, steps: int) -> tuple[events.Player, list[Step]]:
+World = tuple[Platform, Environment]
+BARE_CUDA: World = (PLATFORMS["cuda"], BARE)
+
+
+def random_world(rng: random.Random) -> World:
+    """Mostly the bare CUDA platform."""
+    if rng.random() < 0.8:
+        return BARE_CUDA
+    return rng.choice(list(PLATFORMS.values())), rng.choice((BARE, *ENVIRONMENTS.values()))
+
+
+def random_run(
+    program: p.Program, rng: random.Random, steps: int, world: World = BARE_CUDA
+) -> tuple[events.Player, list[Step]]:
     """Play one random run. Raises `events.DesignError` where the design gets from an empty cell."""
-    player = events.Player(program)
+    player = events.Player(program, *world)
     done: list[Step] = []
     threads = list(range(len(program.threads)))
     labels = 0
@@ -712,11 +726,7 @@ def random_run(program: p.Program, rng: random.Random, steps: int) -> tuple[even
             break
         block = None
         if isinstance(node, p.Do) and isinstance(node.operation, (p.Alloc, p.Take)):
-            free = player.possible_blocks(t)
-            fresh = True
-            if isinstance(node.operation, p.Take):
-                pool = program.objects[node.operation.pool]
-                fresh = player.pools[node.operation.pool].made < pool.size  # type: ignore[union-attr]
+            free, fresh = block_choices(player, t)
             if free and (not fresh or rng.random() < again):
                 block = rng.choice(free)
             else:
@@ -725,6 +735,49 @@ def random_run(program: p.Program, rng: random.Random, steps: int) -> tuple[even
         player.step(step)
         done.append(step)
     return player, done
+
+
+def block_choices(player: events.Player, t: int) -> tuple[tuple[int, ...], bool]:
+    """Blocks or tokens that the thread's allocation or take may get again, and whether a new one is possible."""
+    node = player.node(t)
+    assert isinstance(node, p.Do)
+    fresh = True
+    if isinstance(node.operation, p.Take):
+        pool = player.program.objects[node.operation.pool]
+        fresh = player.pools[node.operation.pool].made < pool.size  # type: ignore[union-attr]
+    return player.possible_blocks(t), fresh
+
+
+def every_run(program: p.Program, depth: int, limit: int, world: World = BARE_CUDA) -> tuple[str, list[Step]] | None:
+    """The first bad run among all runs of at most `depth` host steps, `limit` of them at most."""
+    stack: list[tuple[events.Player, list[Step]]] = [(events.Player(program, *world), [])]
+    while stack and limit > 0:
+        player, done = stack.pop()
+        options: list[Step] = []
+        for t in range(len(program.threads)) if len(done) < depth else ():
+            if not player.enabled(t):
+                continue
+            node, pc = player.node(t), player.pc(t)
+            if isinstance(node, p.Ask):
+                options += [Step(t, pc, answer) for answer in player.possible_answers(t)]
+            elif isinstance(node.operation, (p.Alloc, p.Take)):
+                free, fresh = block_choices(player, t)
+                options += [Step(t, pc, None, b) for b in (*free, *((len(done),) if fresh else ()))]
+            else:
+                options.append(Step(t, pc))
+        if not options:
+            limit -= 1
+            bad = verdict_of(player, done)
+            if bad is not None:
+                return bad, done
+        for step in options:
+            after = player.copy()
+            try:
+                after.step(step)
+            except events.InvalidRun:
+                continue
+            stack.append((after, [*done, step]))
+    return None
 
 
 def verdict_of(player: events.Player, done: list[Step]) -> str | None:
@@ -745,13 +798,23 @@ def verdict_of(player: events.Player, done: list[Step]) -> str | None:
     return None
 
 
-def find_bad_run(program: p.Program, rng: random.Random, runs: int = 60, steps: int = 50) -> tuple[str, list[Step]] | None:
-    """A random feasible run with a value-changing hazard or an undefined read; None if none turned up."""
+def find_bad_run(
+    program: p.Program, rng: random.Random, runs: int = 60, steps: int = 50, world: World = BARE_CUDA
+) -> tuple[str, list[Step]] | None:
+    """A feasible run with a value-changing hazard or an undefined read; None if none turned up.
+
+    Tries random runs; of a tiny program also all short ones.
+    """
+    size = sum(len(t.nodes) for t in program.threads)
+    if size <= 12:
+        bad = every_run(program, 12 if size > 8 else 14, runs * 5, world)
+        if bad is not None:
+            return bad
     for k in range(runs):
         try:
-            player, done = random_run(program, rng, steps if k % 3 else steps // 2)
-        except events.DesignError:
-            continue
+            player, done = random_run(program, rng, steps if k % 3 else steps // 2, world)
+        except events.InvalidRun:
+            continue  # an empty cell, or an answer that the start of its thread makes impossible
         bad = verdict_of(player, done)
         if bad is not None:
             return bad, done
@@ -769,16 +832,15 @@ class Decision(msgspec.Struct):
     kinds: dict[str, frozenset[str]] = {}
 
 
-def decide(program: p.Program, states: int = 1500, seconds: float = 10.0) -> Decision:
+def decide(program: p.Program, states: int = 1500, seconds: float = 10.0, world: World = BARE_CUDA) -> Decision:
     """As `check`, without the explanations and the vacuity test (a proof that says nothing is no wrong proof)."""
-    from fencepost.model.platform import environment, platform
     from fencepost.proofs.check import Checker
     from fencepost.proofs.explore import certify
     from fencepost.proofs.explore.compile import Unsupported
     from fencepost.proofs.explore.locations import locations
     from fencepost.proofs.explore.search import Budget, OutOfBudget
 
-    checker = Checker(program, platform(None), environment(None), Budget(states, seconds), False, (), False)
+    checker = Checker(program, *world, Budget(states, seconds), False, (), False)
     try:
         checker._explore(None)
         for location in locations(program):
@@ -799,13 +861,15 @@ def decide(program: p.Program, states: int = 1500, seconds: float = 10.0) -> Dec
     return Decision("proved", "", kinds)
 
 
-def kinds_found(program: p.Program, sliced: bool, reduce: bool, states: int = 5000) -> dict[str, frozenset[str]] | None:
+def kinds_found(
+    program: p.Program, sliced: bool, reduce: bool, states: int = 5000, world: World = BARE_CUDA
+) -> dict[str, frozenset[str]] | None:
     """Hazard kinds per location by another variant of the search; None when the budget ends."""
     from fencepost.proofs.explore.locations import locations
     from fencepost.proofs.explore.search import Budget, OutOfBudget, Search
     from fencepost.proofs.explore.setting import Setting
 
-    setting, budget = Setting(program), Budget(states, 5.0)
+    setting, budget = Setting(program, *world), Budget(states, 5.0)
     found: dict[str, frozenset[str]] = {}
     try:
         for location in (None, *locations(program)):
@@ -816,22 +880,27 @@ def kinds_found(program: p.Program, sliced: bool, reduce: bool, states: int = 50
     return found
 
 
-def disagreement(program: p.Program, rng: random.Random, count: collections.Counter[str], runs: int = 60) -> str | None:
+def disagreement(
+    program: p.Program, rng: random.Random, count: collections.Counter[str], runs: int = 60, states: int = 1500
+) -> str | None:
     """Decide, compare with the oracle and with the other searches; what disagrees, or None."""
-    decision = decide(program)
+    world = random_world(rng)
+    decision = decide(program, states, world=world)
     count[decision.word] += 1
     if decision.word in ("proved", "unknown"):
-        bad = find_bad_run(program, rng, runs)
+        bad = find_bad_run(program, rng, runs, world=world)
         if bad is not None:
             count[f"{decision.word}, but a run is bad"] += 1
         if bad is not None and decision.word == "proved":
             return f"WRONG PROOF: {bad[0]}"
+    if decision.word == "design error" and not reaches_error(program, rng, world):
+        count["design error that no random run reaches"] += 1
     if decision.word in ("budget", "design error", "unsupported"):
         return None
     for sliced, reduce in ((False, True), (True, False)):
         if rng.random() < 0.6:
             continue
-        other = kinds_found(program, sliced, reduce)
+        other = kinds_found(program, sliced, reduce, world=world)
         if other is None:
             count["variant out of budget"] += 1
         elif other != decision.kinds:
@@ -841,6 +910,18 @@ def disagreement(program: p.Program, rng: random.Random, count: collections.Coun
     if decision.word == "unknown":
         return "UNKNOWN: " + decision.reason
     return None
+
+
+def reaches_error(program: p.Program, rng: random.Random, world: World) -> bool:
+    """Whether some random run gets from an empty cell."""
+    for _ in range(200):
+        try:
+            random_run(program, rng, 40, world)
+        except events.DesignError:
+            return True
+        except events.InvalidRun:
+            continue
+    return False
 
 
 # ---------------------------------------------------------------- making small

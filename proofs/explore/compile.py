@@ -54,6 +54,7 @@ class Compiler:
         self.location = location
         self.layout = setting.layout
         self.environment = setting.environment
+        self.met: list[bool] = []
         self.track = setting.queries  # what a query may answer
 
     def thread(self, t: int, passed: set[int], skip: Callable[[int, int], int]) -> list[DoNode | AskNode | None]:
@@ -72,7 +73,7 @@ class ThreadCompiler:
         self.layout = owner.layout
         self.source = owner.program.threads[t]
         self.touches: set[Any] = set()
-        self.memory = LocationRules(owner.location, owner.layout, t, self.touches)
+        self.memory = LocationRules(owner.location, owner.layout, t, self.touches, owner.met)
 
     def node(self, i: int) -> DoNode | AskNode:
         """Compile node `i`."""

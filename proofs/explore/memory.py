@@ -24,11 +24,12 @@ ANY_SLOT = -1
 class LocationRules:
     """How one thread's operations touch the location."""
 
-    def __init__(self, location: Location | None, layout: Layout, t: int, touches: set[Any]) -> None:
+    def __init__(self, location: Location | None, layout: Layout, t: int, touches: set[Any], met: list[bool]) -> None:
         self.location = location
         self.layout = layout
         self.t = t
         self.touches = touches
+        self.met = met
         self.node = -1
 
     # ------------------------------------------------------------ accesses
@@ -99,7 +100,7 @@ class LocationRules:
         t, node, write, same = self.t, self.node, access.mode == "w", access.same_bytes
         blocks = self.location.kind == "block"
         defines = write and not same and self._defines(access.target)
-        epochs = self.layout.has_same_bytes
+        epochs, met = self.layout.has_same_bytes, self.met
         self.touches.add("location")
 
         def judge(s: State, bit: int) -> list[State] | None:
@@ -122,6 +123,8 @@ class LocationRules:
                 return [s, chosen]
             if slot != s.slot and slot != ANY_SLOT and s.slot != ANY_SLOT:
                 return None
+            if not met and (write or w.write):
+                met.append(True)
             if not bit and (write or w.write):
                 exempt = w.epoch and (same or (w.same_bytes and not write))
                 s.hazard = ("same bytes" if exempt else ("W" if w.write else "R") + ("W" if write else "R"), node, which)

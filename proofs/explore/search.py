@@ -68,7 +68,6 @@ class Reach(msgspec.Struct):
     nodes: set[tuple[int, int]]
     answers: set[tuple[int, int, str]]
     turns: set[int]
-    conflicts: int = 0
 
     @property
     def size(self) -> int:
@@ -105,6 +104,8 @@ class Search:
         self.spared = spared
         compiler = Compiler(setting, location)
         self.program = program = setting.program
+        self.met = compiler.met
+        """Not empty once two conflicting accesses of the location happened, ordered or not."""
         self.location = location
         self.reduce = reduce
         self.layout = compiler.layout
@@ -124,7 +125,7 @@ class Search:
             [node is not None and any(_seen(t, what, seen) for what in node.touches) for node in nodes]
             for t, nodes in enumerate(self.code)
         ]
-        self.rules = [LocationRules(location, self.layout, t, set()) for t in range(len(program.threads))]
+        self.rules = [LocationRules(location, self.layout, t, set(), []) for t in range(len(program.threads))]
         self.forms = queue_forms(program, self.layout, spared)
         if location is None and spared is None:
             for form in self.forms:
@@ -284,6 +285,25 @@ class Search:
         s.mark((t, -1), 1)
         if t in self.setups and all(s.pc[u] == DONE for u in self.setups) and any(s.tb[u] for u in self.setups):
             s.tb = [1] * len(s.tb)  # setup -> start of every thread
+
+    def meets(self, budget: Budget) -> bool:
+        """Whether some run has two conflicting accesses of the location, ordered or not: is it ever reused?
+
+        A search that goes on past the point where the witness is known to everybody, and stops at the first meeting.
+        """
+        met = self.met
+        seen: dict[Any, list[int]] = {}
+        todo = [self.start()]
+        while todo and not met:
+            for n in self.successors(todo.pop()):
+                self.normalise(n)
+                control, bits = self.layout.key(n)
+                row = seen.setdefault(control, [])
+                if not any(other & bits == other for other in row):
+                    row.append(bits)
+                    budget.spend("reuse")
+                    todo.append(n)
+        return bool(met)
 
     def closed(self, s: State) -> bool:
         """Everything later is ordered after the witness: all live threads carry it (later work is enqueued by them)."""
