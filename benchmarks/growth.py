@@ -19,11 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import designs  # beside this file
 from fencepost.model import program as p
 from fencepost.model.answer import PROVED, REFUTED, Answer
 from fencepost.proofs.check import check
-
-import designs  # beside this file
 
 SECONDS = 2.0
 MEGABYTES = 300

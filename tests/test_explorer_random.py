@@ -11,7 +11,8 @@ import random
 
 import pytest
 
-from random_programs import disagreement, generate, minimise, show
+from random_oracle import disagreement, minimise, show
+from random_programs import generate
 
 COUNT = 60
 """Programs of each of the four parts."""

@@ -9,7 +9,9 @@ import random
 
 import pytest
 from fencepost.model import program as p
-from random_programs import Tree, Writer, decide, find_bad_run, r, w
+
+from program_writer import Tree, Writer, r, w
+from random_oracle import decide, find_bad_run
 
 ITEM: tuple[tuple[str, tuple[str, ...]], ...] = (("", (p.EVENT,)),)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import oracle
 import pytest
 from fencepost.model.language import program_of
 from fencepost.model.program import Program, from_json, to_json
+
+import oracle
 from language_designs import CASES
 from walker import Walker
 
