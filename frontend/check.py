@@ -160,7 +160,7 @@ def decide(case: Case, progress: Callable[[str], None] | None = None) -> Outcome
         program = build(target, case.parameters)
     except InputError as error:
         return Outcome(case, error=str(error))
-    except Exception as error:  # the body of a design is the user's code: it may raise anything
+    except (Exception, SystemExit) as error:  # the body of a design is the user's code: it may raise anything
         return Outcome(case, error=f"{one_line(error, file)} [{_of(case)}]")
     from fencepost.model.events import DesignError
     from fencepost.proofs.check import check
@@ -360,3 +360,5 @@ def _ignore_interrupts() -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A forked worker has the parent's handler, whose SystemExit `decide` would take for the design's.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -194,7 +194,7 @@ def show(targets: tuple[str, ...], sets: tuple[str, ...], keyword: str | None, a
             program = build(by_name[case.target], case.parameters)
         except InputError:
             raise
-        except Exception as error:  # the body of a design is the user's code: it may raise anything
+        except (Exception, SystemExit) as error:  # the body of a design is the user's code: it may raise anything
             raise InputError(one_line(error)) from None
         if as_json:
             click.echo(to_json(program).decode())

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fencepost.damaged import fault
 from fencepost.errors import InputError, one_line, relative
 from fencepost.model.program import Program, from_json
 
@@ -113,6 +114,9 @@ def _load_json(path: str) -> Target:
         program = from_json(data, relative(path))
     except ValueError as error:
         raise InputError(" ".join(str(error).split())) from None
+    wrong = fault(program)
+    if wrong is not None:
+        raise InputError(f"{relative(path)}: damaged program ({wrong}); write it again with `fencepost show --json`")
     return Target(relative(path), program.name, program=program)
 
 

@@ -265,6 +265,7 @@ BODIES = {
     "another design": ("fp.Design('stranger').pinned('x').write()", ""),
     "after release": ("t = d.empty('t')\n            t.release()\n            d.launch('k', reads=[t], writes=[])", ""),
     "an exception": ("raise RuntimeError('as the user wrote it')", ""),
+    "an exit": ("raise SystemExit(0)", ""),
 }
 
 
@@ -320,6 +321,43 @@ def test_a_file_that_does_not_import(
 def test_json_that_is_not_ours(folder: Path, capsys: pytest.CaptureFixture[str], data: str) -> None:
     (folder / "p.json").write_text(data)
     assert "p.json" in refused(capsys, "check", "p.json")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('"capacity":1', '"capacity":0', "'results': capacity=0; it is at least 1"),
+        ('"next":1', '"next":9999', "goes on at node 9999"),
+        ('"next":1', '"next":0', "never ends"),
+        ('"type":"Obj","id":0', '"type":"Obj","id":77', "object 77 of"),
+        ('"event":{"type":"Obj","id":1', '"event":{"type":"Obj","id":0', "'m' is used as an event"),
+        ('"kind":"loop"', '"kind":"lop"', "unknown kind 'lop'"),
+    ],
+)
+def test_json_that_leads_nowhere(
+    folder: Path, capsys: pytest.CaptureFixture[str], before: str, after: str, said: str
+) -> None:
+    text = """
+    import fencepost as fp
+
+    def whole() -> fp.Design:
+        d = fp.Design("whole")
+        m, done = d.pinned("m"), d.event("done")
+        results = d.queue("results", capacity=1, item=(fp.EVENT,))
+
+        @d.loop("worker")
+        def step(n):
+            done.synchronize()
+            m.write()
+            done.record()
+        return d
+    """
+    (folder / "whole.py").write_text(textwrap.dedent(text))
+    whole = call(capsys, "show", "whole.py", "--json").out
+    assert before in whole, whole
+    (folder / "damaged.json").write_text(whole.replace(before, after, 1))
+    line = refused(capsys, "check", "damaged.json")
+    assert line.startswith("fencepost: damaged.json: damaged program (") and said in line
 
 
 def test_one_bad_design_does_not_hide_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

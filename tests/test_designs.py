@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from fencepost.check import Case, cases, decide
+from fencepost.check import Case, build, cases, decide
 from fencepost.designs import ring
 from fencepost.loader import load
 from fencepost.model.language.build import program_of
+from fencepost.model.platform import environment, platform
 from fencepost.proofs.check import check
+from fencepost.proofs.explore.locations import locations
+from fencepost.proofs.explore.search import Budget, Search
+from fencepost.proofs.explore.setting import Setting
 
 ENGINES = ("ring", "vllm_v1", "vllm_v2", "tensorrt_llm", "atom", "sglang")
 
@@ -54,3 +58,16 @@ def test_the_ring_is_safe_iff_it_is_deep_enough(outstanding: int, reader_behind:
 def test_no_depth_saves_encoder_only_steps(depth: int) -> None:
     """One step kind without a wait lets the host run ahead without bound."""
     assert verdict(depth=depth, outstanding=2, encoder_only=True) == "refuted"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_sliced_and_whole_searches_agree(engine: str) -> None:
+    """On every variant, at every location: the same hazards with and without passing operations over."""
+    for case in cases(load([f"designs/{engine}.py"])):
+        (target,) = load([case.target])
+        program = build(target, case.parameters)
+        setting = Setting(program, platform(case.platform), environment(case.environment))
+        for location in locations(program):
+            sliced, whole = (Search(setting, location, sliced=on).run(Budget()) for on in (True, False))
+            found = [{(h.kind, h.first, h.second) for h in reach.hazards} for reach in (sliced, whole)]
+            assert found[0] == found[1], (case.title, location)

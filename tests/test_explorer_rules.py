@@ -223,3 +223,34 @@ def test_every_reference_ends_before_the_free() -> None:
     b: Tree = [p.Get(0, "", (0,)), p.Host("look", (r(t),)), p.Drop(0)]
     locals_ = [p.LocalInfo("t", p.MEMORY)]
     assert verdict(design(objects, ("loop", locals_, a), ("loop", locals_, b))) == "proved"
+
+
+def test_agreed_choice_of_a_script() -> None:
+    """Was out of budget: a finished thread's turns were still subtracted, so that the others' grew for ever."""
+    objects: list[p.Object] = [M]
+    ask = lambda body: [(p.Choose("kind", ("x", "y"), True), {"x": body, "y": []})]  # noqa: E731
+    assert verdict(design(objects, ("script", [], ask([])), ("loop", [], ask([WRITE, READ])))) == "proved"
+
+
+def test_index_of_a_cursor_that_another_thread_moves() -> None:
+    """`cursor.last()` looks at what `advance` changes: a step that the other thread can see (it was run at once)."""
+    objects: list[p.Object] = [p.Memory("m", "pinned", 2), S, p.Cursor("c", 2)]
+    there = p.Slot(0, p.Last(2))
+    mover: Tree = [p.Host("write", (w(p.Slot(0, p.Fixed(0))),)), p.Advance(2, 0)]
+    user: Tree = [p.Maybe("other"), p.Host("read", (r(there),))]
+    user = [(user[0], {"yes": [user[1]], "no": []})]
+    assert verdict(design(objects, ("script", [p.LocalInfo("i", p.INDEX, depth=2)], mover), ("loop", [], user))) == "refuted"
+
+
+@pytest.mark.parametrize("by", ["queue", "cell", "view"])
+def test_memory_that_is_only_accessed_by_reference(by: str) -> None:
+    """Was proved: memory that no operation names, because all use what a queue, cell or view gave them, was not looked at."""
+    objects: list[p.Object] = [M, S, p.Queue("q", 1, (("", (p.MEMORY,)),)), p.Cell("c", (p.MEMORY,))]
+    got = p.Local(0)
+    ways: dict[str, Tree] = {
+        "queue": [p.Put(2, "", (m,)), p.Get(2, "", (0,))],
+        "cell": [p.CellSet(p.Obj(3), (m,)), p.CellGet(p.Obj(3), (0,))],
+        "view": [p.View(0, m)],
+    }
+    body: Tree = [*ways[by], p.Host("write", (w(got),)), kernel(1, r(got)), p.Drop(0)]
+    assert verdict(design(objects, ("loop", [p.LocalInfo("got", p.MEMORY)], body))) == "refuted"

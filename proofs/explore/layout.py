@@ -219,10 +219,10 @@ class Layout:
                 if who is None:
                     self._cap[n.counter] = max(self._cap[n.counter], n.value)
 
-    def counter_add(self, counter: int, values: tuple[int, ...], amount: int) -> tuple[int, ...]:
-        """Add; absolute values stop at the largest constant that a test compares with."""
+    def counter_add(self, counter: int, values: tuple[int | None, ...], amount: int) -> tuple[int | None, ...]:
+        """Add; absolute values stop at the largest constant that a test compares with, None is no longer asked for."""
         cap = self._cap[counter]
-        return tuple(v + amount if who is not None else min(v + amount, cap) for v, who in zip(values, self._slots[counter], strict=True))  # fmt: skip
+        return tuple(None if v is None else v + amount if who is not None else min(v + amount, cap) for v, who in zip(values, self._slots[counter], strict=True))  # fmt: skip
 
     def counter_test(self, counter: int, value: int, thread: int | None) -> Callable[[tuple[int, ...]], bool]:
         """Whether the counter reached `value` (plus the turn of `thread`, whose turns are subtracted as they pass)."""
@@ -266,13 +266,17 @@ class Layout:
             slots = self._slots[i]
             if t in slots:
                 values, bit = s.counters[k]
-                s.counters[k] = (tuple(v - (who == t) for v, who in zip(values, slots, strict=True)), bit)
+                s.counters[k] = (tuple(v if who != t else None if pc == DONE else v - 1 for v, who in zip(values, slots, strict=True)), bit)
         for k, (_, askers) in enumerate(self.askers):
             if t in askers:
                 offsets, log = s.agreed[k]
                 moved = [o + (a == t) for o, a in zip(offsets, askers, strict=True)]
-                base = min(moved)
-                s.agreed[k] = (tuple(o - base for o in moved), tuple((i - base, a) for i, a in log if i >= base))
+                # A loop may leave a script's only turn behind for ever: that turn is -1 then. Who ended asks no more.
+                loops = [o for o, a in zip(moved, askers, strict=True) if self.program.threads[a].kind == "loop"]
+                live = {o for o, a in zip(moved, askers, strict=True) if s.pc[a] != DONE}
+                base = min(loops or live, default=0)
+                offsets = tuple(0 if s.pc[a] == DONE else max(o - base, -1) for o, a in zip(moved, askers, strict=True))
+                s.agreed[k] = (offsets, tuple((max(i - base, -1), a) for i, a in log if i >= base or i in live))
 
     # ------------------------------------------------------------ references and value kinds
 

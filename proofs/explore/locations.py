@@ -51,6 +51,13 @@ def operands(operation: p.Operation) -> list[p.Operand]:
     return []
 
 
+def references(operation: p.Operation) -> tuple[p.Operand | p.Index, ...]:
+    """What an operation makes a reference to: it may be accessed through that reference only."""
+    if isinstance(operation, p.View):
+        return (operation.base,)
+    return operation.values if isinstance(operation, (p.Put, p.CellSet)) else ()
+
+
 def _atoms(parts: list[tuple[p.Thread, p.Part | None]], one_slot: bool) -> list[tuple[str | int, ...]]:
     """Elementary pieces that the parts in use cut an object into; [()] when it is only used whole.
 
@@ -101,6 +108,9 @@ def locations(program: p.Program) -> list[Location]:
                 loose.append((thread, operand.part))
             else:
                 memory.setdefault(operand.id, []).append((thread, operand.part))
+        for kept in references(operation):
+            if isinstance(kept, (p.Obj, p.Slot)) and isinstance(program.objects[kept.id], p.Memory):
+                memory.setdefault(kept.id, [])
     for operand_id in list(memory):
         # A reference that travelled through a queue may be narrowed where it arrives.
         memory[operand_id] += loose

@@ -1,0 +1,144 @@
+"""Wrong answers that were found once, each as the small design that showed it, with the right verdict."""
+
+from __future__ import annotations
+
+import fencepost as fp
+from fencepost.model import answer as a
+from fencepost.model.language.build import program_of
+from fencepost.proofs.check import check
+
+
+def decide(design: object) -> a.Answer:
+    """The answer, without the side questions."""
+    return check(program_of(design, {}), explain=False)  # type: ignore[arg-type]
+
+
+def pops_and_waits_elsewhere() -> fp.Design:
+    """Popping a full queue also waits for a response here, so the queue may not start with dummies.
+
+    Was PROVED: behind dummies the first steps waited for responses that a run from the start does not wait for.
+    """
+    d = fp.Design("pops and waits elsewhere")
+    rpc = d.queue("rpc", capacity=3, item=())
+    batches = d.queue("batches", capacity=2, item=())
+    outputs = d.queue("outputs", capacity=3, item=(fp.EVENT,))
+    responses = d.queue("responses", capacity=3, item=())
+    b, g = d.pinned("b"), d.device("g")
+
+    @d.loop("engine")
+    def engine() -> None:
+        rpc.put()
+        batches.put()
+        if batches.full():
+            batches.get()
+            responses.get()
+
+    @d.loop("worker")
+    def worker() -> None:
+        rpc.get()
+        b.write()
+        g.copy_(b, non_blocking=True)
+        copied = d.event("copied")
+        copied.record()
+        outputs.put(copied)
+
+    @d.loop("output thread")
+    def output() -> None:
+        copied = outputs.get()
+        copied.synchronize()
+        responses.put()
+
+    return d
+
+
+def both_threads_hold() -> fp.Design:
+    """Two threads hold a tensor; whoever lets go last frees it after *both* let go (a reference count).
+
+    Was UNKNOWN: only the last holder's knowledge came before the free, so a false hazard was found.
+    """
+    d = fp.Design("both threads hold")
+    outputs = d.queue("outputs", capacity=2, item=(fp.EVENT, fp.MEMORY))
+    side = d.stream("side")
+
+    @d.loop("worker")
+    def worker() -> None:
+        t = d.empty("t")
+        d.launch("produce", writes=[t])
+        side.wait_stream(d.current_stream())
+        with side:
+            d.launch("consume", reads=[t])
+            done = d.event("done")
+            done.record()
+        outputs.put(done, t)
+
+    @d.loop("output thread")
+    def output() -> None:
+        done, _ = outputs.get()
+        done.synchronize()
+
+    return d
+
+
+def one_kernel_reads_two_blocks() -> fp.Design:
+    """A kernel reads two pinned blocks that are dropped at once: two hazards, each with its own name.
+
+    Only the first was listed, so accepting it would have hidden the other.
+    """
+    d = fp.Design("one kernel reads two blocks")
+
+    @d.loop("thread")
+    def thread() -> None:
+        a_host, b_host = d.empty_pinned("a"), d.empty_pinned("b")
+        a_host.write()
+        b_host.write()
+        d.launch("kernel", reads=[a_host, b_host])
+
+    return d
+
+
+def recorded_after_hand_over() -> fp.Design:
+    """The event goes into the queue before its record: a wait that comes first waits for nothing (S21)."""
+    d = fp.Design("recorded after hand-over")
+    handed = d.queue("handed", capacity=1, item=(fp.EVENT,))
+    x = d.device("x")
+    side = d.stream("side")
+
+    @d.loop("producer")
+    def producer() -> None:
+        ready = d.event("ready")
+        handed.put(ready)
+        d.launch("produce", writes=[x])
+        ready.record()
+
+    @d.loop("consumer", stream=side)
+    def consumer() -> None:
+        ready = handed.get()
+        side.wait_event(ready)
+        d.launch("consume", reads=[x])
+
+    return d
+
+
+def test_popping_may_wait_for_more_than_the_item() -> None:
+    """REFUTED with the refilled buffer."""
+    got = decide(pops_and_waits_elsewhere)
+    assert got.verdict == a.REFUTED
+    assert "WAR b" in [hazard.name for hazard in got.hazards]
+
+
+def test_the_free_comes_after_every_holder() -> None:
+    """PROVED."""
+    assert decide(both_threads_hold).verdict == a.PROVED
+
+
+def test_every_block_of_an_operation_has_its_hazard() -> None:
+    """Both owners are named."""
+    got = decide(one_kernel_reads_two_blocks)
+    assert {"WAR a", "WAR b"} <= {hazard.name for hazard in got.hazards}
+
+
+def test_a_wait_before_the_record_is_no_wait() -> None:
+    """REFUTED: the consumer may get the handle before the record."""
+    got = decide(recorded_after_hand_over)
+    assert got.verdict == a.REFUTED
+    assert got.hazards[0].object == "x"
