@@ -115,6 +115,8 @@ class Checker:
                 )
         if location is None and reach.stuck:
             self.notes.append(explain.stuck(self.program, reach.stuck[0]))
+        if location is None and reach.spinning:
+            self.notes.append(explain.stuck(self.program, reach.spinning[0], "a thread goes round within its turn for ever"))
         return reach
 
     def _location(self, location: Location) -> None:

@@ -45,23 +45,56 @@ def without(program: p.Program, t: int, node: int) -> p.Program:
     return _with_thread(program, t, msgspec.structs.replace(thread, nodes=tuple(nodes)))
 
 
+def ring_group(program: p.Program, oid: int) -> tuple[set[int], set[tuple[int, int]]] | None:
+    """What has to change with the depth of ring `oid`: (objects, index locals as (thread, local)).
+
+    A ring indexed by turns changes alone; one indexed by a cursor with the cursor and every ring that moves with it.
+    None where the depth is no free number: an index that travelled through a queue or cell, or a constant slot.
+    """
+    sources: dict[tuple[int, int], int] = {}
+    for t, thread in enumerate(program.threads):
+        for node in thread.nodes:
+            if isinstance(node, p.Do) and isinstance(node.operation, p.Advance):
+                sources[t, node.operation.local] = node.operation.cursor
+    slots = [(t, s) for t, thread in enumerate(program.threads) for s in _slots(thread.nodes)]
+    objects = {oid}
+    while True:
+        before = len(objects)
+        for t, slot in slots:
+            index = slot.index
+            if isinstance(index, p.Var):
+                cursor = sources.get((t, index.local))
+            elif isinstance(index, p.Last):
+                cursor = index.cursor
+            else:
+                cursor = None
+            if slot.id in objects:
+                if isinstance(index, p.Fixed) or (isinstance(index, p.Var) and cursor is None):
+                    return None
+                objects |= {cursor} if cursor is not None else set()
+            elif cursor in objects:
+                objects.add(slot.id)
+        if len(objects) == before:
+            return objects, {at for at, cursor in sources.items() if cursor in objects}
+
+
 def resized(program: p.Program, oid: int, depth: int) -> p.Program:
-    """The program with ring `oid`, and the cursor and rings that move with it, at another depth."""
-    objects = list(program.objects)
-    group = {oid}
-    cursors = set()
-    for thread in program.threads:
-        for slot in _slots(thread.nodes):
-            if slot.id == oid and isinstance(slot.index, p.Last):
-                cursors.add(slot.index.cursor)
-    if cursors:
-        for thread in program.threads:
-            for slot in _slots(thread.nodes):
-                if isinstance(slot.index, p.Last) and slot.index.cursor in cursors:
-                    group.add(slot.id)
-    for i in group | cursors:
-        objects[i] = msgspec.structs.replace(objects[i], depth=depth)
-    return msgspec.structs.replace(program, objects=tuple(objects))
+    """The program with ring `oid`, and what moves with it, at another depth (see `ring_group`)."""
+    group = ring_group(program, oid)
+    assert group is not None
+    moved, locals_ = group
+    objects = tuple(msgspec.structs.replace(o, depth=depth) if i in moved else o for i, o in enumerate(program.objects))
+    threads = tuple(
+        msgspec.structs.replace(
+            thread,
+            locals=tuple(
+                msgspec.structs.replace(info, depth=depth) if (t, i) in locals_ else info
+                for i, info in enumerate(thread.locals)
+            ),
+        )
+        for t, thread in enumerate(program.threads)
+    )
+    return msgspec.structs.replace(program, objects=objects, threads=threads)
 
 
 def _slots(value: object) -> list[p.Slot]:
@@ -72,9 +105,3 @@ def _slots(value: object) -> list[p.Slot]:
     if isinstance(value, tuple):
         return [s for one in value for s in _slots(one)]
     return []
-
-
-def resizable(program: p.Program, oid: int) -> bool:
-    """Whether the ring is indexed by turns or by a cursor's last position only, so that its depth is a free number."""
-    mine = [s for t in program.threads for s in _slots(t.nodes) if s.id == oid]
-    return bool(mine) and all(isinstance(s.index, p.Turn) for s in mine)

@@ -65,8 +65,12 @@ def name(program: p.Program, thread: p.Thread, operand: p.Operand) -> str:
     return program.objects[operand.id].name
 
 
-def stuck(program: p.Program, steps: tuple[tuple[int, int, str | None, bool], ...]) -> str:
-    """The state from which no thread can move, in one sentence: who is where."""
+def stuck(
+    program: p.Program,
+    steps: tuple[tuple[int, int, str | None, bool], ...],
+    what: str = "a state is reachable from which no thread can move",
+) -> str:
+    """A state from which the design does not go on, in one sentence: who is where."""
     pc = {t: thread.entry for t, thread in enumerate(program.threads)}
     for t, node, answer, _ in steps:
         thread = program.threads[t]
@@ -80,7 +84,7 @@ def stuck(program: p.Program, steps: tuple[tuple[int, int, str | None, bool], ..
         for t, n in pc.items()
         if n >= 0 and program.threads[t].kind != "setup"
     ]
-    return f"a state is reachable from which no thread can move: {'; '.join(where)}"
+    return f"{what}: {'; '.join(where)}"
 
 
 def access_level(judged: Iterable[Judged]) -> list[str]:
@@ -335,7 +339,7 @@ class Explainer:
         if location.kind != "memory" or location.id is None or reach.size > 2_000:
             return None
         depth = getattr(self.program.objects[location.id], "depth", None)
-        if not depth or not edits.resizable(self.program, location.id):
+        if not depth or edits.ring_group(self.program, location.id) is None:
             return None
         for smaller in range(depth - 1, 0, -1):
             if not self.clean(edits.resized(self.program, location.id, smaller), location):

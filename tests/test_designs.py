@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from fencepost.check import Case, build, cases, decide
-from fencepost.designs import ring
+from fencepost.designs import ring, vllm_v1, vllm_v2
 from fencepost.loader import load
 from fencepost.model.language.build import program_of
 from fencepost.model.platform import environment, platform
@@ -71,3 +71,27 @@ def test_sliced_and_whole_searches_agree(engine: str) -> None:
             sliced, whole = (Search(setting, location, sliced=on).run(Budget()) for on in (True, False))
             found = [{(h.kind, h.first, h.second) for h in reach.hazards} for reach in (sliced, whole)]
             assert found[0] == found[1], (case.title, location)
+
+
+@pytest.mark.parametrize(("stage", "expected"), [(0, "refuted"), (1, "refuted"), (2, "proved")])
+def test_the_guard_may_go_on_the_last_of_three_stages_only(stage: int, expected: str) -> None:
+    """The last stage samples, so it waits for its device anyway; the others do not."""
+    parameters = {"stages": 3, "batch_queue_size": 3, "guard": True, "unguarded": stage}
+    got = check(program_of(vllm_v1.pipeline, parameters), explain=False)
+    assert got.verdict == expected
+    if expected == "refuted":
+        assert f"WAR input_ids pp{stage}" in [hazard.name for hazard in got.hazards]
+
+
+def margins(design: object, **parameters: object) -> dict[str, int | None]:
+    """Margin of each reused object in a proof's report."""
+    got = check(program_of(design, parameters))  # type: ignore[arg-type]
+    assert got.verdict == "proved"
+    return {one.object: one.margin for one in got.protections}
+
+
+@pytest.mark.parametrize("depth", [2, 3, 5])
+def test_the_margin_is_what_the_ring_could_lose(depth: int) -> None:
+    """Decided at smaller depths; also for rings that a cursor moves through."""
+    assert margins(ring.ring, depth=depth, outstanding=2)["slot"] == depth - 2
+    assert margins(vllm_v2.encoder_only, events=1, depth=depth)["write_indices"] == depth - 1

@@ -123,3 +123,26 @@ def test_a_budget_that_ends_is_unknown(budget: int) -> None:
     got = check(program, explain=False, budget=Budget(states=budget))
     assert got.verdict == a.UNKNOWN
     assert f"{budget} states" in (got.reason or "")
+
+
+def refills_what_it_drains() -> fp.Design:
+    """Each item is put back while the queue is drained: the turn never ends."""
+    d = fp.Design("refills what it drains")
+    q = d.queue("q", capacity=2, item=())
+    x = d.pinned("x")
+
+    @d.loop("worker")
+    def worker() -> None:
+        q.put()
+        for _ in q.drain():
+            x.write()
+            q.put()
+
+    return d
+
+
+def test_a_turn_that_goes_round_for_ever() -> None:
+    """UNKNOWN, said as what it is, and the search ends."""
+    got = decide(refills_what_it_drains)
+    assert got.verdict == a.UNKNOWN
+    assert "goes round within its turn" in (got.reason or "")

@@ -41,7 +41,7 @@ def program_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> p
     if not isinstance(design, Design):
         fail(f"{name} returned {type(design).__name__}, not a Design; end it with `return d`", place)
     root = os.path.dirname(os.path.realpath(code.co_filename))
-    return assemble(design, root, getattr(function, "__fencepost_accepts__", ()))
+    return assemble(design, root, getattr(function, "__fencepost_accepts__", ()), place)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -90,16 +90,16 @@ def spelled(declared: Any) -> str:
     return str(declared) if origin is not None else getattr(declared, "__name__", str(declared))
 
 
-def assemble(design: Design, root: str, accepts: tuple[p.Accept, ...]) -> p.Program:
-    """The program of a traced design. `root`: the folder that source places are relative to."""
+def assemble(design: Design, root: str, accepts: tuple[p.Accept, ...], place: str | None = None) -> p.Program:
+    """The program of a traced design. `root`: the folder that source places are relative to; `place`: for errors."""
     if not design._threads:
-        fail(f"design {design.name!r} has no threads; write a body with @d.loop or @d.script")
+        fail(f"design {design.name!r} has no threads; write a body with @d.loop or @d.script", place)
     for cursor in (*design._cursors, *design._takes.values()):
         if cursor._single and len(cursor._threads) > 1:
             fail(
                 f"design {design.name!r}: cursor {cursor._name!r} is advanced by several threads "
                 f"({', '.join(sorted(cursor._threads))}), and a position of it is kept across an advance; give each its own",
-                "design",
+                place,
             )
     threads = tuple(
         p.Thread(name, kind, nodes, entry, tuple(_local(design, key) for key in locals_), process)

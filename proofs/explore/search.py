@@ -65,6 +65,9 @@ class Reach(msgspec.Struct):
     states: dict[Any, list[tuple[int, State]]]
     hazards: list[Found]
     stuck: list[tuple[tuple[int, int, str | None, bool], ...]]
+    """Paths to states from which no thread can move."""
+    spinning: list[tuple[tuple[int, int, str | None, bool], ...]]
+    """Paths to states whose every step goes round within a turn for ever."""
     nodes: set[tuple[int, int]]
     answers: set[tuple[int, int, str]]
     turns: set[int]
@@ -150,7 +153,8 @@ class Search:
         for node in self.code[t]:
             for n in [node.next] if isinstance(node, DoNode) else set(node.branches.values()) if node is not None else ():
                 into[n] = into.get(n, 0) + 1
-        return {n for n, count in into.items() if count > 1 and n >= 0}
+        # The entry too: a circle within a turn may lead back to it, and must not be walked for ever.
+        return {n for n, count in into.items() if n >= 0 and (count > 1 or n == self.entry[t])}
 
     def start(self) -> State:
         """The normalised start state."""
@@ -313,7 +317,7 @@ class Search:
 
     def run(self, budget: Budget) -> Reach:
         """Explore everything from the start, fewest turns and steps first."""
-        reach = Reach(self.location, {}, [], [], set(), set(), set())
+        reach = Reach(self.location, {}, [], [], [], set(), set(), set())
         where = self.location.label(self.program) if self.location is not None else "control"
         start = self.start()
         heap: list[tuple[int, int, int, State]] = [(0, 0, 0, start)]
@@ -355,7 +359,8 @@ class Search:
                     self._note(reach, n, s)
             self.merged.clear()
             if not moved and any(s.pc[t] != DONE for t in self.agents):
-                reach.stuck.append(self._steps(s))
+                spins = any(self.ready(s, t) for t in self._runnable(s))
+                (reach.spinning if spins else reach.stuck).append(self._steps(s))
         if self.location is None:  # nobody asks the other searches what they reach
             self._other_tags(reach, budget)
             self._passed_over(reach)
