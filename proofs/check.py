@@ -17,6 +17,7 @@ from fencepost.proofs.explore import certify
 from fencepost.proofs.explore.compile import Unsupported
 from fencepost.proofs.explore.locations import Location, locations
 from fencepost.proofs.explore.search import Budget, Found, OutOfBudget, Reach, Search
+from fencepost.proofs.explore.serial import sole_agent
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.judge import Judged, judge
 
@@ -71,6 +72,8 @@ class Checker:
         self.never = never
         self.explain = explain
         self.reached: list[tuple[Search, Reach]] = []
+        self.serial: list[tuple[Location, str, bool]] = []
+        """Locations that one agent alone accesses: (location, the agent, whether its accesses conflict)."""
         self.judged: list[Judged] = []
         self.unsure: list[str] = []
         self.notes: list[str] = []
@@ -80,7 +83,11 @@ class Checker:
         try:
             control = self._explore(None)
             for location in locations(self.program):
-                self._location(location)
+                sole = sole_agent(self.setting, location)
+                if sole is None:
+                    self._location(location)
+                else:
+                    self.serial.append((location, *sole))
         except OutOfBudget as stop:
             # What was refuted before the budget ended stays refuted.
             if not self._refuting():
@@ -195,12 +202,15 @@ class Checker:
     def _reuse(self) -> bool:
         """Whether conflicting accesses happen at some location; true where nothing is written at all."""
         searches = [search for search, _ in self.reached if search.location is not None]
-        if any(search.met for search in searches) or not explain.writes(self.program):
+        if any(search.met for search in searches) or any(reused for _, _, reused in self.serial):
+            return True
+        if not explain.writes(self.program):
             return True
         return any(search.meets(self.budget) for search in searches)
 
     def _proved(self) -> a.Answer:
         total, h, checked = 0, hashlib.sha256(repr(self.program._key()).encode()), True
+        h.update(repr(self.serial).encode())
         for search, reach in self.reached:
             total += certify.check(search, reach)
             h.update(certify.digest(search, reach).encode())
@@ -210,7 +220,12 @@ class Checker:
         return self._make(
             a.MASKED if masked else a.PROVED,
             certificate=certificate,
-            protections=tuple(where.protections([r for _, r in self.reached if r.location is not None]))
-            if self.explain
-            else (),
+            protections=self._protections(where) if self.explain else (),
         )
+
+    def _protections(self, where: explain.Explainer) -> tuple[a.Protection, ...]:
+        serial = [
+            a.Protection(location.label(self.program), (f"{agent} alone accesses it, in order",))
+            for location, agent, _ in self.serial
+        ]
+        return (*where.protections([r for _, r in self.reached if r.location is not None]), *serial)

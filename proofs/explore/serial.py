@@ -1,0 +1,49 @@
+"""Locations that need no search: one agent alone makes all accesses, and an agent is serial.
+
+Two items of one stream are ordered (S2), two steps of one host thread by program order, so accesses by a single stream
+or a single thread never form a hazard, whatever else the design does.
+"""
+
+from __future__ import annotations
+
+from fencepost.model import effects as e
+from fencepost.model import program as p
+from fencepost.proofs.explore.locations import Location, references
+from fencepost.proofs.explore.setting import Setting
+
+
+def sole_agent(setting: Setting, location: Location) -> tuple[str, bool] | None:
+    """The one stream or thread that accesses the location, and whether two of its accesses conflict; else None.
+
+    Only for memory that no reference travels to: whoever holds one might access it, too.
+    """
+    program = setting.program
+    if location.kind != "memory":
+        return None
+    agents: set[tuple[str, str]] = set()
+    writes = count = 0
+    repeated = False
+    for (t, i), effects in setting.lowered.items():
+        node = program.threads[t].nodes[i]
+        assert isinstance(node, p.Do)
+        if any(isinstance(kept, (p.Obj, p.Slot)) and kept.id == location.id for kept in references(node.operation)):
+            return None
+        for effect in effects:
+            if not isinstance(effect, (e.Touch, e.Enqueue)):
+                continue
+            mine = [x for x in effect.accesses if not isinstance(x.target, p.Local) and x.target.id == location.id]
+            if not mine:
+                continue
+            if isinstance(effect, e.Touch):
+                agents.add(("thread", program.threads[t].name))
+            elif isinstance(effect.stream, p.Obj):
+                agents.add(("stream", program.objects[effect.stream.id].name))
+            else:
+                return None  # a ring of streams is several agents
+            writes += sum(x.mode == "w" for x in mine)
+            count += 1
+            repeated = repeated or program.threads[t].kind == "loop"
+    if len(agents) != 1:
+        return None
+    kind, name = next(iter(agents))
+    return f"{kind} {name}", bool(writes) and (count > 1 or repeated)
