@@ -311,6 +311,8 @@ class Layout:
         self.depths = sorted(d for d in depths if d > 1 and d not in self.fixed)
         self._reference_var = {d: v for v, d in reversed(list(enumerate(self.var_depth)))}
         self._event_locals = [[info.kind == p.EVENT for info in t.locals] for t in self.program.threads]
+        self._row_keys: list[dict[Any, tuple[Any, int, int]]] = [{} for _ in self.program.threads]
+        self._cell_keys: dict[int, dict[Any, tuple[Any, int, int]]] = {i: {} for i in self.cell}
         self._event_items: dict[tuple[int, str], list[bool]] = {}
         self._turning: dict[int, bool] = {}
         """Whether a queue's items may hold anything that a rotation renames."""
@@ -470,8 +472,10 @@ class Layout:
         for flags in s.events:
             bits = bits << 1 | (flags & BIT)
         control.append(tuple(flags & ~BIT for flags in s.events) if max(s.events, default=0) > BIT else ())
-        for t, values in enumerate(s.locals):
-            bits = self._values_key(values, self._event_locals[t], control, bits)
+        for rows, values, events in zip(self._row_keys, s.locals, self._event_locals, strict=True):
+            row = rows.get(values) or self._row_key(rows, values, events)
+            control.append(row[0])
+            bits = bits << row[2] | row[1]
         for i, q in self.queue.items():
             queue = s.queues[q]
             known = self._queue_keys.get((i, queue)) or self._queue_key(i, queue)
@@ -483,7 +487,10 @@ class Layout:
                 bits = bits << 1 | b
                 control.append(vs is None)
                 if vs is not None:
-                    bits = self._values_key(vs, self._event_items[i, ""], control, bits)
+                    rows = self._cell_keys[i]
+                    row = rows.get(vs) or self._row_key(rows, vs, self._event_items[i, ""])
+                    control.append(row[0])
+                    bits = bits << row[2] | row[1]
         pairs: tuple[list[tuple[Any, ...]], ...] = (s.locks, s.flags, s.counters)
         for pair in pairs:
             for value, b in pair:
@@ -520,6 +527,16 @@ class Layout:
             self._item_keys[oid].clear()
         width = bits.bit_length() - 1  # the leading one only keeps the zeros behind it
         result = self._item_keys[oid][item] = (tuple(control), bits ^ 1 << width, width)
+        return result
+
+    def _row_key(self, rows: dict[Any, Any], values: tuple[Any, ...], events: list[bool]) -> tuple[Any, int, int]:
+        """(control, bits, number of bits) of one tuple of values, remembered in `rows`."""
+        control: list[Any] = []
+        bits = self._values_key(values, events, control, 1)
+        if len(rows) >= MEMO:
+            rows.clear()
+        width = bits.bit_length() - 1
+        result = rows[values] = (tuple(control), bits ^ 1 << width, width)
         return result
 
     @staticmethod

@@ -320,14 +320,12 @@ class Search:
         reach = Reach(self.location, {}, [], [], [], set(), set(), set())
         where = self.location.label(self.program) if self.location is not None else "control"
         start = self.start()
-        heap: list[tuple[int, int, int, State]] = [(0, 0, 0, start)]
-        self._store(reach, start)
+        heap = [(0, 0, 0, start, self._store(reach, start))]
         seen: set[Any] = set()
         count = 0
         while heap:
-            _, _, _, s = heapq.heappop(heap)
-            control, bits = self.layout.key(s)
-            if not any(b == bits for b, _ in reach.states.get(control, ())):
+            _, _, _, s, row = heapq.heappop(heap)
+            if row is None or not any(x is s for _, x in row):
                 continue  # covered since it was queued
             moved = False
             for n in self.successors(s):
@@ -350,10 +348,11 @@ class Search:
                 if self.closed(n):
                     continue
                 self.normalise(n)
-                if self._store(reach, n):
+                row = self._store(reach, n)
+                if row is not None:
                     budget.spend(where)
                     count += 1
-                    heapq.heappush(heap, (n.trail[2], n.trail[3], count, n))
+                    heapq.heappush(heap, (n.trail[2], n.trail[3], count, n, row))
             if self.location is None:
                 for n in self.merged:
                     self._note(reach, n, s)
@@ -389,16 +388,16 @@ class Search:
                     reach.nodes.add((t, head))
                     head = thread.nodes[head].next  # type: ignore[union-attr]
 
-    def _store(self, reach: Reach, s: State) -> bool:
-        """Enter `s` unless a stored state covers it; drop what it covers."""
+    def _store(self, reach: Reach, s: State) -> list[tuple[int, State]] | None:
+        """Enter `s` unless a stored state covers it; drop what it covers. Returns the row that `s` is in."""
         control, bits = self.layout.key(s)
         row = reach.states.setdefault(control, [])
         for other, _ in row:
             if other & bits == other:
-                return False
+                return None
         row[:] = [(o, x) for o, x in row if bits & o != bits]
         row.append((bits, s))
-        return True
+        return row
 
     @staticmethod
     def _note(reach: Reach, n: State, s: State) -> None:
