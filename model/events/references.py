@@ -5,6 +5,7 @@ A clock that several calls contributed to is kept merged in `seen`.
 
 from __future__ import annotations
 
+import abc
 from typing import Any, NamedTuple
 
 from fencepost.model import program as p
@@ -63,7 +64,7 @@ class PoolState(NamedTuple):
     """(number in the run, token) pairs."""
 
 
-class References:
+class References(abc.ABC):
     """State of the host half of `Player`. It is kept in dicts of immutable values, so that a copy is shallow."""
 
     program: p.Program
@@ -103,19 +104,21 @@ class References:
         other._ordered = []
 
     # provided by Player
+    @abc.abstractmethod
     def refuse(self, step: Step, why: str, error: type[InvalidRun] = InvalidRun) -> None:
-        raise NotImplementedError
+        """Raise `error`, naming the step and why it cannot happen."""
 
+    @abc.abstractmethod
     def _captured(self, event: EventKey) -> Clock | None:
         """Clock of the event's latest capture."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _record_clock(self, thread: int, fifo: int) -> Clock:
         """Record a fresh event on a stream: what its completion comes after."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _query_answers(self, thread: int, question: p.EventQuery | p.StreamQuery) -> set[str]:
-        raise NotImplementedError
+        """What a query may answer."""
 
     # ------------------------------------------------------------ clocks of objects
 
