@@ -90,10 +90,6 @@ HOST_EFFECTS = (
 )  # fmt: skip
 """Operations that are their own effect."""
 
-DEVICE_EFFECTS = (
-    Touch, Enqueue, RecordEvent, JoinEvent, JoinStream, JoinDevice, StreamJoinsEvent, StreamJoinsStream, NoteUse,
-)  # fmt: skip
-
 Effect = Union[
     Touch, Enqueue, RecordEvent, JoinEvent, JoinStream, JoinDevice, StreamJoinsEvent, StreamJoinsStream, NoteUse,
     p.Alloc, p.View, p.Drop, p.NewEvent, p.Advance, p.Put, p.Get, p.CellSet, p.CellGet, p.CellClear, p.Take, p.Give,

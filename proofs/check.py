@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable
 
+import msgspec
 from fencepost.model import answer as a
 from fencepost.model import events
 from fencepost.model import program as p
@@ -47,13 +48,7 @@ def check(
     budget.progress = progress
     checker = Checker(program, plat, env, budget, strict, never, explain)
     answer = checker.answer()
-    return _timed(answer, time.perf_counter() - started)
-
-
-def _timed(answer: a.Answer, seconds: float) -> a.Answer:
-    import msgspec
-
-    return msgspec.structs.replace(answer, seconds=seconds)
+    return msgspec.structs.replace(answer, seconds=time.perf_counter() - started)
 
 
 class Checker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import TYPE_CHECKING, Any, Union
 
 from fencepost.model import program as p
@@ -18,7 +19,7 @@ MAX_BELOW = 64
 ONLY = "the turn indexes rings (ring[n], ring[n - 1]) and is compared with a constant (n == 0, n < c), nothing else"
 
 
-class Index:
+class Index(abc.ABC):
     """A position: the turn, what `cursor.advance()` or `last()` gave, or an index out of a queue or cell."""
 
     __hash__ = None  # type: ignore[assignment]
@@ -50,12 +51,13 @@ class Index:
 
     __int__ = __index__
 
+    @abc.abstractmethod
     def _moved(self, by: int) -> Index:
-        raise NotImplementedError
+        """The index `by` slots further on."""
 
+    @abc.abstractmethod
     def _resolve(self, recording: Recording) -> p.Index:
         """The index as data, at its use."""
-        raise NotImplementedError
 
     def _depth(self) -> Any:
         """The depth of the rings that it indexes, the name of what decides it, or None when any will do."""
