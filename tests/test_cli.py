@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from fencepost.cli import ENGINES_NOT_BUILT, NOT_BUILT, run
+from fencepost.cli import NOT_BUILT, run
+from fencepost.commands.check import ENGINES_NOT_BUILT
 
 GOOD = """
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""One module for each command of `fencepost`: it parses, calls, prints and returns the exit code."""

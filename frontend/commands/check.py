@@ -1,0 +1,86 @@
+"""`fencepost check`: decide designs."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+from fencepost.commands.options import Progress, known, known_format
+from fencepost.errors import InputError
+
+ENGINES_NOT_BUILT = ("smt", "simulate", "all")
+
+def _engine(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if value in ENGINES_NOT_BUILT:
+        raise InputError(f"engine {value!r} is not built yet; there is: explore")
+    if value != "explore":
+        raise InputError(f"no engine {value!r}; there is: explore")
+    return value
+
+
+@click.command()
+@click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
+@click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="A parameter of the one design; repeatable.")
+@click.option("--over", "overs", metavar="NAME=1..8", multiple=True, help="A parameter over a range or a,b,c.")
+@click.option("-k", "keyword", metavar="TEXT", help="Only variants whose target or label contains TEXT.")
+@click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: chosen by the number of questions).")
+@click.option("--format", "format_", default="text", callback=known_format, help="text, json, markdown or github.")
+@click.option("--engine", default="explore", callback=_engine, help="explore (the default, exact for all steps).")
+@click.option("--strict", is_flag=True, help="Refute also on hazards that change no value.")
+@click.option("--environment", callback=known("environment"), help="A constraint of a debug run; see docs/answers.md.")
+@click.option("--platform", callback=known("platform"), help="What vendors disagree on: cuda (the default), rocm, ...")
+@click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Give up as unknown after.")
+@click.option("-v", "--verbose", is_flag=True, help="Every answer in full, also when it is as declared.")
+def check(
+    targets: tuple[str, ...],
+    sets: tuple[str, ...],
+    overs: tuple[str, ...],
+    keyword: str | None,
+    jobs: int | None,
+    format_: str,
+    engine: str,
+    strict: bool,
+    environment: str | None,
+    platform: str | None,
+    budget: float | None,
+    verbose: bool,
+) -> int:
+    """Decide designs: every declared variant, or one design with --set and --over.
+
+    Exit code 0: as declared, or proved. 1: refuted, hanging, or not as declared. 2: usage or input error. 3: unknown,
+    bounded or masked. 130: Ctrl-C, with the table so far.
+    """
+    import msgspec
+    from fencepost.check import INTERRUPTED, Outcome, cases, decide_all, exit_code, unused_acceptances
+    from fencepost.loader import load
+
+    begin = time.perf_counter()
+    asked = cases(
+        load(targets), sets=sets, overs=overs, keyword=keyword, environment=environment, platform=platform,
+        strict=strict, budget=budget,
+    )  # fmt: skip
+    if len(asked) > 1 and not verbose:
+        # A table shows none of it, and each explanation is a search of its own.
+        asked = [msgspec.structs.replace(case, explain=False) for case in asked]
+    outcomes: list[Outcome] = []
+    interrupted = False
+    progress = Progress()
+    try:
+        for outcome in decide_all(asked, jobs, progress):
+            outcomes.append(outcome)
+            if outcome.error is not None:
+                click.echo(f"fencepost: {'internal error: ' if outcome.crashed else ''}{outcome.error}", err=True)
+    except KeyboardInterrupt:
+        interrupted = True
+    progress.clear()
+    from fencepost.report import write
+
+    errors = [] if interrupted or keyword is not None else unused_acceptances(outcomes)
+    write(outcomes, format_, sys.stdout, verbose=verbose, seconds=time.perf_counter() - begin)
+    for error in errors:
+        click.echo(f"fencepost: {error}", err=True)
+    if interrupted:
+        click.echo(f"fencepost: interrupted; {len(outcomes)} of {len(asked)} answered", err=True)
+        return INTERRUPTED
+    return exit_code(outcomes, errors)

@@ -1,0 +1,1 @@
+"""Exports to foreign checkers: Promela for SPIN, SMT-LIB for any solver."""
