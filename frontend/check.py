@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from fencepost.engines import Question, ask
 from fencepost.errors import InputError, one_line
 from fencepost.loader import Target, load
 from fencepost.model.answer import PROVED, REFUTED, UNKNOWN, Answer
@@ -42,11 +43,23 @@ class Case(msgspec.Struct, frozen=True):
     budget: float | None = None
     explain: bool = True
     """Also answer what a full report asks: what protects, what closes, what masks."""
+    engine: str = "explore"
+    steps: int | None = None
+    examples: int | None = None
+    seed: int | None = None
 
     @property
     def title(self) -> str:
         """The declared label, or the parameters that were asked for."""
         return self.label if self.label is not None else spelled(self.parameters)
+
+    @property
+    def question(self) -> Question:
+        """What the engine is asked."""
+        return Question(
+            self.engine, self.environment, self.platform, self.strict, self.never, self.budget, self.explain,
+            self.steps, self.examples, self.seed,
+        )  # fmt: skip
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -163,20 +176,11 @@ def decide(case: Case, progress: Callable[[str], None] | None = None) -> Outcome
     except (Exception, SystemExit) as error:  # the body of a design is the user's code: it may raise anything
         return Outcome(case, error=f"{one_line(error, file)} [{_of(case)}]")
     from fencepost.model.events import DesignError
-    from fencepost.proofs.check import check
-    from fencepost.proofs.explore.search import Budget
 
     try:
-        answer = check(
-            program,
-            environment=case.environment,
-            platform=case.platform,
-            strict=case.strict,
-            never=case.never,
-            budget=Budget(seconds=case.budget) if case.budget is not None else None,
-            progress=progress,
-            explain=case.explain,
-        )
+        answer = ask(program, case.question, progress)
+    except InputError as error:
+        return Outcome(case, program=program, error=str(error))
     except (ValueError, DesignError) as error:
         return Outcome(case, program=program, error=f"{' '.join(str(error).split())} [{_of(case)}]")
     except Exception:  # our own fault; said as such, and never mistaken for a verdict

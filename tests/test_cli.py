@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from fencepost.cli import NOT_BUILT, run
-from fencepost.commands.check import ENGINES_NOT_BUILT
+from fencepost.engines import ENGINES_NOT_BUILT
 
 GOOD = """
 from __future__ import annotations

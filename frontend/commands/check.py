@@ -7,16 +7,11 @@ import time
 
 import click
 from fencepost.commands.options import Progress, known, known_format
-from fencepost.errors import InputError
+from fencepost.engines import known_engine
 
-ENGINES_NOT_BUILT = ("smt", "simulate", "all")
 
 def _engine(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    if value in ENGINES_NOT_BUILT:
-        raise InputError(f"engine {value!r} is not built yet; there is: explore")
-    if value != "explore":
-        raise InputError(f"no engine {value!r}; there is: explore")
-    return value
+    return known_engine(value)
 
 
 @click.command()
@@ -60,6 +55,7 @@ def check(
         load(targets), sets=sets, overs=overs, keyword=keyword, environment=environment, platform=platform,
         strict=strict, budget=budget,
     )  # fmt: skip
+    asked = [msgspec.structs.replace(case, engine=engine) for case in asked]
     if len(asked) > 1 and not verbose:
         # A table shows none of it, and each explanation is a search of its own.
         asked = [msgspec.structs.replace(case, explain=False) for case in asked]
