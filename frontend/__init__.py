@@ -11,6 +11,7 @@ if __name__ != "fencepost":
     raise ImportError(f"this folder is the package fencepost, not {__name__!r}; install it and `import fencepost`")
 
 if TYPE_CHECKING:
+    from fencepost.assertions import Inconclusive, VerdictError, assert_proved, assert_refuted, assert_removal_safe
     from fencepost.model.answer import BOUNDED, MASKED, PROVED, REFUTED, UNKNOWN
     from fencepost.model.language import (
         ANY,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from fencepost.model.program import EVENT, HANDLE, INDEX, MEMORY, Program
 
 _HOMES = {
+    "fencepost.assertions": (
+        "Inconclusive", "VerdictError", "assert_proved", "assert_refuted", "assert_removal_safe",
+    ),
     "fencepost.model.answer": ("BOUNDED", "MASKED", "PROVED", "REFUTED", "UNKNOWN"),
     "fencepost.model.language": (
         "ANY", "Cell", "Counter", "Cursor", "Design", "DesignError", "DesignWarning", "Event", "Flag", "Handle", "Index",
@@ -52,9 +56,10 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "ANY", "BOUNDED", "EVENT", "HANDLE", "INDEX", "MASKED", "MEMORY", "PROVED", "REFUTED", "UNKNOWN", "Cell", "Counter",
-    "Cursor", "Design", "DesignError", "DesignWarning", "Event", "Flag", "Handle", "Index", "Item", "Lock", "Pool", "Process",
-    "Program", "Queue", "Stream", "Tensor", "Turn", "accept", "program_of", "read", "variant", "write",
+    "ANY", "BOUNDED", "EVENT", "HANDLE", "INDEX", "MASKED", "MEMORY", "PROVED", "REFUTED", "UNKNOWN", "Cell",
+    "Counter", "Cursor", "Design", "DesignError", "DesignWarning", "Event", "Flag", "Handle", "Inconclusive", "Index",
+    "Item", "Lock", "Pool", "Process", "Program", "Queue", "Stream", "Tensor", "Turn", "VerdictError", "accept",
+    "assert_proved", "assert_refuted", "assert_removal_safe", "program_of", "read", "variant", "write",
 ]  # fmt: skip
 
 

@@ -47,6 +47,7 @@ class Case(msgspec.Struct, frozen=True):
     steps: int | None = None
     examples: int | None = None
     seed: int | None = None
+    replay: str | None = None
 
     @property
     def title(self) -> str:
@@ -58,7 +59,7 @@ class Case(msgspec.Struct, frozen=True):
         """What the engine is asked."""
         return Question(
             self.engine, self.environment, self.platform, self.strict, self.never, self.budget, self.explain,
-            self.steps, self.examples, self.seed,
+            self.steps, self.examples, self.seed, self.replay,
         )  # fmt: skip
 
 
@@ -175,8 +176,19 @@ def decide(case: Case, progress: Callable[[str], None] | None = None) -> Outcome
         return Outcome(case, error=str(error))
     except (Exception, SystemExit) as error:  # the body of a design is the user's code: it may raise anything
         return Outcome(case, error=f"{one_line(error, file)} [{_of(case)}]")
+    full = {name: default for name, (_, default) in signature(target).items()} if target.function is not None else {}
+    return answer_program(case, program, full, begin, progress)
+
+
+def answer_program(
+    case: Case, program: Program, defaults: dict[str, Any] | None = None, begin: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Answer one case about a program that is built already. `defaults`: parameters that the case does not set; `begin`: when
+    the work on the case began (`time.perf_counter`). Whatever goes wrong becomes the outcome's error."""
     from fencepost.model.events import DesignError
 
+    begin = time.perf_counter() if begin is None else begin
     try:
         answer = ask(program, case.question, progress)
     except InputError as error:
@@ -187,12 +199,11 @@ def decide(case: Case, progress: Callable[[str], None] | None = None) -> Outcome
         import traceback
 
         return Outcome(case, program=program, error=f"{_of(case)}: {traceback.format_exc().rstrip()}", crashed=True)
-    full = {name: default for name, (_, default) in signature(target).items()} if target.function is not None else {}
     answer = msgspec.structs.replace(
         answer,
         design=case.design,
         variant=case.label,
-        parameters={**full, **case.parameters},
+        parameters={**(defaults or {}), **case.parameters},
         environment=case.environment,
         platform=case.platform,
         expected=case.expected,

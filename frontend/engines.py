@@ -30,6 +30,8 @@ class Question(msgspec.Struct, frozen=True):
     steps: int | None = None
     examples: int | None = None
     seed: int | None = None
+    replay: str | None = None
+    """A run as the machine printed it; it is replayed instead of searched for."""
 
 
 def known_engine(name: str) -> str:
