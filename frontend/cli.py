@@ -14,12 +14,13 @@ from fencepost.errors import InputError
 
 COMMANDS = {
     "check": "fencepost.commands.check:check",
+    "diff": "fencepost.commands.diff:diff",
     "list": "fencepost.commands.list_:list_",
     "show": "fencepost.commands.show:show",
 }
 """Name -> module:function. A command that is not here does not exist."""
 
-NOT_BUILT = ("condition", "diff", "export", "masks", "plan", "probe", "attack", "repair", "replay", "simulate", "verify", "waits", "why")
+NOT_BUILT = ("condition", "export", "masks", "plan", "probe", "attack", "repair", "replay", "simulate", "verify", "waits", "why")
 """Commands that are planned; they are refused by name instead of being mistaken for a slip of the finger."""
 
 

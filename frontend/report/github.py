@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from fencepost.check import FAILED, OK, Outcome, code_of
+from fencepost.model.program import Place
 from fencepost.report.summary import headline
 from fencepost.report.words import missing_edge
 
@@ -22,10 +23,14 @@ def write_annotations(outcomes: Sequence[Outcome], out: TextIO) -> None:
             continue
         hazard = answer.hazards[0] if answer.hazards else None
         text = missing_edge(hazard, outcome.program) if hazard is not None else answer.reason or headline(outcome)
-        places = hazard.second.places if hazard is not None else ()
-        where = f"file={_property(places[0].file)},line={places[0].line}," if places else ""
-        level = "error" if code == FAILED else "warning"
-        out.write(f"::{level} {where}title={_property(headline(outcome))}::{_data(text)}\n")
+        place = hazard.second.places[0] if hazard is not None and hazard.second.places else None
+        out.write(annotation("error" if code == FAILED else "warning", place, headline(outcome), text))
+
+
+def annotation(level: str, place: Place | None, title: str, text: str) -> str:
+    """One workflow command: `level` is error, warning or notice; `place` the line that it is shown at."""
+    where = f"file={_property(place.file)},line={place.line}," if place is not None else ""
+    return f"::{level} {where}title={_property(title)}::{_data(text)}\n"
 
 
 def _data(text: str) -> str:

@@ -16,27 +16,29 @@ def write_markdown(outcomes: Sequence[Outcome], out: TextIO, seconds: float | No
     for outcome in outcomes:
         row = table_row(outcome)
         cells = (row.design, row.variant, row.verdict, row.declared, row.because, row.time)
-        out.write("| " + " | ".join(_cell(cell) for cell in cells) + " |\n")
+        out.write("| " + " | ".join(cell(text) for text in cells) + " |\n")
     for outcome in in_full(outcomes, verbose=False):
         assert outcome.answer is not None
-        out.write(f"\n<details><summary>{_html(headline(outcome))}</summary>\n\n")
+        out.write(f"\n<details><summary>{html(headline(outcome))}</summary>\n\n")
         lines = [line for hazard in outcome.answer.hazards for line in hazard_lines(hazard, outcome)]
         lines += [
             ("protected", f"{p.object} by {', '.join(p.by) or '-'}; margin {'-' if p.margin is None else p.margin}")
             for p in outcome.answer.protections
         ]
         for heading, sentence in [*lines, *remark_lines(outcome)]:
-            out.write(f"- **{_html(heading)}**: {_html(sentence)}\n")
+            out.write(f"- **{html(heading)}**: {html(sentence)}\n")
         out.write("\n</details>\n")
     out.write(f"\n{closing_line(outcomes, seconds)}\n")
 
 
-def _html(text: str) -> str:
+def html(text: str) -> str:
+    """Text that Markdown and HTML show as it is."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     for mark in ("*", "_", "`"):
         escaped = escaped.replace(mark, "\\" + mark)
     return escaped
 
 
-def _cell(text: str) -> str:
-    return _html(text).replace("|", "\\|").replace("\n", " ")
+def cell(text: str) -> str:
+    """Text for a cell of a table."""
+    return html(text).replace("|", "\\|").replace("\n", " ")

@@ -79,7 +79,7 @@ def write_answer(outcome: Outcome, console: Console) -> None:
     console.print()
     console.print(Text(headline(outcome), style=f"bold {_STYLES.get(answer.verdict, '')}"))
     for hazard in answer.hazards:
-        _sentences(hazard_lines(hazard, outcome), console)
+        console.print(sentence_table(hazard_lines(hazard, outcome)))
     if answer.verdict == REFUTED and answer.run is not None and outcome.program is not None:
         _lanes(lanes(outcome.program, answer), console)
     if answer.protections:
@@ -90,16 +90,17 @@ def write_answer(outcome: Outcome, console: Console) -> None:
             margin = "-" if protection.margin is None else str(protection.margin)
             table.add_row(Text(protection.object), Text(", ".join(protection.by) or "-"), Text(margin))
         console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    _sentences(remark_lines(outcome), console)
+    console.print(sentence_table(remark_lines(outcome)))
 
 
-def _sentences(lines: Iterable[tuple[str, str]], console: Console) -> None:
+def sentence_table(lines: Iterable[tuple[str, str]]) -> Padding:
+    """(heading, sentence) pairs as two columns."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True, min_width=11)
     table.add_column(overflow="fold")
     for heading, sentence in lines:
         table.add_row(Text(heading), Text(sentence))
-    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    return Padding(table, (0, 0, 0, 2), expand=False)
 
 
 def _lanes(drawn: Lanes, console: Console) -> None:

@@ -1,0 +1,254 @@
+"""Pairs of variants: decided on both sides, and judged: worse, not worse, or it cannot be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+from fencepost.check import Case, Outcome, answer_program
+from fencepost.diff.changes import Change, changes, same_text
+from fencepost.diff.side import Entry
+from fencepost.errors import InputError
+from fencepost.model.answer import PROVED, REFUTED, Answer, Hazard
+from fencepost.model.program import Place, Program, from_json
+
+WORSE, OPEN, FINE = "worse", "open", "fine"
+HARMS = ("address", "value", "shape", "quality")
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """One variant before and after; None where a side lacks it. `because` says in sentences why it is judged so."""
+
+    design: str
+    label: str
+    before: Outcome | None
+    after: Outcome | None
+    judged: str
+    because: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    lost: tuple[Hazard, ...] = ()
+    """Hazards that only the later side has, accepted ones and those of a harm that does not count left out."""
+    passed: tuple[str, ...] = ()
+    """Hazards that only the later side has and that do not count, each with the reason."""
+    rests: tuple[tuple[str, str, str], ...] = ()
+    """(object, what protected it before, what protects it now) where that changed; margins included."""
+    prefixes: tuple[str, str] = ("", "")
+    """Folders of the design on either side, for places in their trees."""
+
+
+def pairs(before: Sequence[Entry], after: Sequence[Entry]) -> list[tuple[Entry | None, Entry | None]]:
+    """Variants of the two sides that belong together: same design function and label, else the only design of each side.
+
+    Variants of one side only are paired with None.
+    """
+    one_each = len({e.case.target for e in before}) == 1 == len({e.case.target for e in after})
+    names = {_function(e) for e in before} & {_function(e) for e in after}
+
+    def key(entry: Entry) -> tuple[str, str]:
+        design = "" if one_each and not names else entry.case.design if not _unique(entry, before, after) else _function(entry)
+        return design, entry.case.title
+
+    news = {key(entry): entry for entry in after}
+    found: list[tuple[Entry | None, Entry | None]] = [(entry, news.pop(key(entry), None)) for entry in before]
+    return found + [(None, entry) for entry in after if key(entry) in news]
+
+
+def _function(entry: Entry) -> str:
+    return entry.case.design.rpartition("::")[2]
+
+
+def _unique(entry: Entry, before: Sequence[Entry], after: Sequence[Entry]) -> bool:
+    """Whether the function's name names one design on each side, so that a file may be renamed."""
+    name = _function(entry)
+    return all(len({e.case.design for e in side if _function(e) == name}) <= 1 for side in (before, after))
+
+
+def compare(
+    before: Sequence[Entry], after: Sequence[Entry], *, names: tuple[str, str], fail_on: Sequence[str] = HARMS,
+    budget: float | None = None, decide: Callable[[Sequence[tuple[Case, Program]]], Sequence[Outcome]] | None = None,
+) -> list[Pair]:
+    """Every pair, decided and judged. `names`: what the sides are called in errors; `fail_on`: harms that count.
+
+    Raises `InputError` when a variant that both sides have cannot be built on one of them.
+    """
+    found = pairs(before, after)
+    if found and not any(old is not None and new is not None for old, new in found):
+        _nothing_in_common(before, after, names)
+    programs: list[list[Program | None]] = []
+    questions: list[tuple[Case, Program]] = []
+    for couple in found:
+        built: list[Program | None] = []
+        for side, entry in enumerate(couple):
+            if entry is None:
+                built.append(None)
+                continue
+            if entry.error is not None or entry.program is None:
+                raise InputError(f"{names[side]}: {entry.case.design} [{entry.case.title}]: {entry.error}")
+            program = from_json(entry.program.encode(), names[side])
+            built.append(program)
+        programs.append(built)
+        changed = built[0] is None or built[1] is None or not same_text(built[0], built[1])
+        for entry, made in zip(couple, built, strict=True):
+            if entry is not None and made is not None:
+                questions.append((msgspec.structs.replace(entry.case, budget=budget, explain=changed), made))
+    answers = iter((decide or decide_here)(questions))
+    done = []
+    for (old, new), built in zip(found, programs, strict=True):
+        outcomes = [None if made is None else _answered(next(answers)) for made in built]
+        done.append(_judge(old, new, built, outcomes, fail_on))
+    return done
+
+
+def _answered(outcome: Outcome) -> Outcome:
+    if outcome.answer is None:
+        raise (RuntimeError if outcome.crashed else InputError)(outcome.error)
+    return outcome
+
+
+def decide_here(questions: Sequence[tuple[Case, Program]]) -> list[Outcome]:
+    """The outcomes, each question that two variants or sides share decided once."""
+    known: dict[object, Outcome] = {}
+    outcomes = []
+    for case, program in questions:
+        key = (
+            program.objects, program.threads, program.accepted, case.environment, case.platform, case.never, case.explain,
+            program.places,
+        )  # fmt: skip
+        if key not in known:
+            known[key] = answer_program(case, program)
+        outcomes.append(_for(case, program, known[key]))
+    return outcomes
+
+
+def _for(case: Case, program: Program, known: Outcome) -> Outcome:
+    """An outcome as the answer to a case that asks the same of an equal program."""
+    from fencepost.check import matches
+
+    if known.answer is None:
+        return msgspec.structs.replace(known, case=case)
+    answer = msgspec.structs.replace(
+        known.answer, design=case.design, variant=case.label, parameters=dict(case.parameters), expected=case.expected,
+        expected_hazard=case.hazard,
+    )  # fmt: skip
+    answer = msgspec.structs.replace(answer, matches=matches(answer, case))
+    return Outcome(case, answer, program)
+
+
+def _nothing_in_common(before: Sequence[Entry], after: Sequence[Entry], names: tuple[str, str]) -> None:
+    """Raise the most helpful error for two sides that share no variant, if they are one design with other parameters."""
+    olds, news = (
+        {name for entry in side for name in entry.case.parameters} for side in (before, after)
+    )
+    only = sorted(olds ^ news)
+    if only and {_function(e) for e in before} & {_function(e) for e in after}:
+        where = names[0] if only[0] in olds else names[1]
+        raise InputError(
+            f"the designs' parameters differ: {only[0]!r} is set only in {where}, and no variant has the same label; "
+            "give both sides variants of the same label, or parameters with --set"
+        )
+
+
+# ---------------------------------------------------------------- judging
+
+
+def _judge(
+    old: Entry | None, new: Entry | None, built: Sequence[Program | None], outcomes: Sequence[Outcome | None],
+    fail_on: Sequence[str],
+) -> Pair:
+    one = new or old
+    assert one is not None
+    before, after = outcomes
+    prefixes = (old.prefix if old else "", new.prefix if new else "")
+    pair = Pair(one.case.design, one.case.title, before, after, FINE, prefixes=prefixes)
+    if after is None or after.answer is None:
+        assert before is not None and before.answer is not None
+        return _gone(pair, before.answer)
+    earlier = before.answer if before is not None else None
+    lost, passed = _lost(earlier, after.answer, fail_on)
+    declared = before is None and after.answer.expected is not None and bool(after.answer.matches)
+    if declared:
+        passed, lost = [*passed, *(f"{hazard.name}: declared" for hazard in lost)], []
+    moved: tuple[Change, ...] = ()
+    if built[0] is not None and built[1] is not None:
+        moved = tuple(changes(built[0], built[1], prefixes))
+    pair = msgspec.structs.replace(
+        pair, changes=moved, lost=tuple(lost), passed=tuple(passed), rests=tuple(_rests(earlier, after.answer))
+    )
+    judged, because = _verdict(earlier, after.answer, lost, declared)
+    if judged == FINE and old is not None and new is not None and not moved:
+        stale = [path for path in new.models if path in old.models and old.models[path] != new.models[path]]
+        if stale:
+            judged = OPEN
+            because = [f"{path} changed, and the design that stands for it did not" for path in stale]
+    return msgspec.structs.replace(pair, judged=judged, because=tuple(because))
+
+
+def _gone(pair: Pair, answer: Answer) -> Pair:
+    if answer.verdict == PROVED:
+        return msgspec.structs.replace(
+            pair, judged=OPEN, because=("the variant is gone; it was proved, and nothing says whether that still holds",)
+        )
+    return msgspec.structs.replace(pair, because=("the variant is gone",))
+
+
+def _lost(before: Answer | None, after: Answer, fail_on: Sequence[str]) -> tuple[list[Hazard], list[str]]:
+    """(new hazards that count, new hazards that do not)."""
+    known = {hazard.name for hazard in before.hazards} if before is not None and before.verdict == REFUTED else set()
+    lost: list[Hazard] = []
+    passed: list[str] = []
+    for hazard in after.hazards if after.verdict == REFUTED else ():
+        if hazard.name in known:
+            continue
+        if hazard.name in after.accepted:
+            passed.append(f"{hazard.name}: accepted")
+        elif hazard.harm not in fail_on:
+            passed.append(f"{hazard.name}: harm {hazard.harm} is not among --fail-on {','.join(fail_on)}")
+        else:
+            lost.append(hazard)
+    return lost, passed
+
+
+def _verdict(before: Answer | None, after: Answer, lost: Iterable[Hazard], declared: bool) -> tuple[str, list[str]]:
+    names = ", ".join(dict.fromkeys(hazard.name for hazard in lost))
+    hangs = [hang for hang in after.hangs if before is None or hang not in before.hangs] if not declared else []
+    if names or hangs:
+        was = "" if before is None else f"; before: {before.verdict}"
+        what = " and ".join(part for part in (names, ", ".join(hangs)) if part)
+        return WORSE, [f"new: {what}{was}"]
+    for when, answer in (("before", before), ("after", after)):
+        if answer is not None and answer.verdict not in (PROVED, REFUTED) and answer.expected != answer.verdict:
+            return OPEN, [f"{when} the change it is {answer.verdict}" + (f": {answer.reason}" if answer.reason else "")]
+    if before is not None and before.verdict == PROVED and after.verdict not in (PROVED, REFUTED):
+        return OPEN, [f"it was proved and is {after.verdict}"]
+    return FINE, []
+
+
+def _rests(before: Answer | None, after: Answer) -> list[tuple[str, str, str]]:
+    """Objects whose protection or margin changed: what orders the conflicting accesses, in words, before and after."""
+    olds = {p.object: _protection(p.by, p.margin) for p in before.protections} if before is not None else {}
+    news = {p.object: _protection(p.by, p.margin) for p in after.protections}
+    if not olds or not news:
+        return []
+    return [(name, olds[name], news[name]) for name in olds if name in news and olds[name] != news[name]]
+
+
+def _protection(by: Sequence[str], margin: int | None) -> str:
+    return (", ".join(by) or "-") + (f"; margin {margin}" if margin is not None else "")
+
+
+def place_in_tree(place: Place, prefix: str) -> Place:
+    """A place relative to the root of its tree."""
+    if not prefix or place.file.startswith("<"):
+        return place
+    import posixpath
+
+    return msgspec.structs.replace(place, file=posixpath.normpath(f"{prefix}/{place.file}"))
+
+
+def exit_code(found: Sequence[Pair]) -> int:
+    """0 nothing got worse, 1 a proof was lost, 3 it cannot be told."""
+    from fencepost.check import FAILED, OK
+    from fencepost.check import OPEN as CANNOT_TELL
+
+    judged = {pair.judged for pair in found}
+    return FAILED if WORSE in judged else CANNOT_TELL if OPEN in judged else OK

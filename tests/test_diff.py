@@ -1,0 +1,267 @@
+"""`fencepost diff`: two targets, two commits of a real repository, and what stops a wrong removal in CI."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from fencepost.cli import run
+from fencepost.diff.changes import changes
+from fencepost.model.language import program_of
+
+ROOT = Path(__file__).resolve().parent.parent
+
+DESIGN = '''"""The staging loop of an engine."""
+
+import fencepost as fp
+
+
+@fp.variant("one buffer", fp.PROVED)
+def loop(depth: int = 1) -> fp.Design:
+    d = fp.Design("loop")
+    staging, target, copied = d.pinned("staging"), d.device("target"), d.event("copied")
+    d.models("engine/runner.py", "Runner.step", "main")
+
+    @d.loop("worker")
+    def step(n):
+        copied.synchronize()
+        staging.write()
+        target.copy_(staging, non_blocking=True)
+        copied.record()
+        copied.synchronize()
+
+    return d
+'''
+
+WAIT = "        copied.synchronize()\n"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    names = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", *names, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the design on main, and a branch `change` checked out."""
+    (tmp_path / "designs_of_engine").mkdir()
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "runner.py").write_text("# the engine\n")
+    (tmp_path / "designs_of_engine" / "staging.py").write_text(DESIGN)
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "before")
+    git(tmp_path, "checkout", "-qb", "change")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def commit(repository: Path, text: str) -> None:
+    (repository / "designs_of_engine" / "staging.py").write_text(text)
+    git(repository, "commit", "-qam", "after")
+
+
+def diff(*arguments: str) -> tuple[int, str]:
+    """(exit code, output) of `fencepost diff`; each side is built in a process of its own all the same."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        code = run(["diff", *arguments])
+    return code, out.getvalue()
+
+
+BOTH_GONE = DESIGN.replace(WAIT, "")
+ONE_GONE = DESIGN.replace(WAIT, "", 1)
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def test_a_wrong_removal_loses_a_proof(repository: Path) -> None:
+    commit(repository, BOTH_GONE)
+    code, text = diff("--git", "main..change", "designs_of_engine/")
+    assert code == 1
+    assert "proved" in text and "refuted (WAR staging)" in text
+    assert "- worker: copied.synchronize() (designs_of_engine/staging.py:14)" in text
+    assert "designs_of_engine/staging.py:14" in text  # where the host now overtakes the copy
+
+
+def test_a_right_removal_passes_and_says_what_the_buffer_rests_on(repository: Path) -> None:
+    commit(repository, ONE_GONE)
+    code, text = diff("--git", "main..change", "designs_of_engine/")
+    assert code == 0
+    assert "went" in text and "1 variants, 1 changed: 1 not worse" in text
+
+
+def test_the_working_tree_and_what_is_staged(repository: Path) -> None:
+    (repository / "designs_of_engine" / "staging.py").write_text(BOTH_GONE)
+    assert diff("--git", "main", "designs_of_engine/staging.py::loop")[0] == 1
+    assert diff("--staged", "designs_of_engine/")[0] == 0  # not staged yet
+    git(repository, "add", ".")
+    assert diff("--staged", "designs_of_engine/")[0] == 1
+
+
+def test_an_engine_that_changes_under_its_design_is_no_silent_pass(repository: Path) -> None:
+    (repository / "engine" / "runner.py").write_text("# the engine, without its wait\n")
+    git(repository, "commit", "-qam", "engine only")
+    code, text = diff("--git", "main...change", "designs_of_engine/")
+    assert code == 3
+    assert "engine/runner.py changed, and the design that stands for it did not" in " ".join(text.split())
+
+
+def test_a_variant_that_goes_takes_its_proof_along(repository: Path) -> None:
+    commit(repository, DESIGN.replace('"one buffer", fp.PROVED', '"another", fp.PROVED').replace("depth: int = 1", "d: int = 1"))
+    code, text = diff("--git", "main..change", "designs_of_engine/")
+    assert code == 3
+    assert "the variant is gone; it was proved" in text
+
+
+def test_an_accepted_hazard_is_honoured_and_listed(repository: Path) -> None:
+    accepted = BOTH_GONE.replace('d.models(', 'd.accept("WAR staging", because="the reader copes")\n    d.models(')
+    commit(repository, accepted)
+    code, text = diff("--git", "main..change", "designs_of_engine/")
+    assert code == 0
+    assert "WAR staging: accepted" in text
+
+
+def test_fail_on_filters_by_harm(repository: Path) -> None:
+    commit(repository, BOTH_GONE)
+    code, text = diff("--git", "main..change", "designs_of_engine/", "--fail-on", "address,shape")
+    assert code == 0
+    assert "WAR staging: harm value is not among --fail-on address,shape" in text
+
+
+def test_two_files_and_two_parameters(repository: Path) -> None:
+    (repository / "old.py").write_text(DESIGN)
+    (repository / "new.py").write_text(BOTH_GONE)
+    assert diff("old.py", "new.py")[0] == 1
+    (repository / "one.py").write_text(ONE_GONE)
+    code, text = diff("one.py", "new.py")
+    assert code == 1 and "ordered by copied.synchronize()" in text
+    assert diff("new.py", "old.py")[0] == 0
+    ring = f"{ROOT}/designs/ring.py::ring"
+    code, text = diff(ring, "--before", "depth=2", "--after", "depth=1")
+    assert code == 1
+    assert "~ memory slot: depth 2 -> 1" in text
+    code, text = diff(ring, "--before", "depth=2", "--after", "depth=3")
+    assert code == 0
+    assert re.search(r"slot: .*margin 0\s+->.*margin 1", " ".join(text.split()))
+
+
+def test_a_declared_refutation_is_no_loss() -> None:
+    assert diff(f"{ROOT}/designs/sglang.py", f"{ROOT}/designs/sglang.py")[0] == 0
+
+
+# ---------------------------------------------------------------- changes
+
+
+def test_moved_is_neither_went_nor_came(tmp_path: Path) -> None:
+    def programs(texts: list[str]) -> list[object]:
+        made = []
+        for number, text in enumerate(texts):
+            path = tmp_path / f"design_{number}.py"
+            path.write_text(text)
+            scope: dict[str, object] = {"__name__": f"design_{number}"}
+            exec(compile(text, str(path), "exec"), scope)
+            made.append(program_of(scope["loop"], {}))  # type: ignore[arg-type]
+        return made
+
+    moved = ONE_GONE.replace("        copied.synchronize()\n", "").replace(
+        "        staging.write()\n", "        staging.write()\n        copied.synchronize()\n"
+    )
+    before, after = programs([ONE_GONE, moved])
+    (change,) = changes(before, after)  # type: ignore[arg-type]
+    assert (change.kind, change.synchronisation) == ("moved", True)
+    before, after = programs([DESIGN, ONE_GONE])
+    (change,) = changes(before, after)  # type: ignore[arg-type]
+    assert (change.kind, change.text) == ("went", "copied.synchronize()")
+
+
+# ---------------------------------------------------------------- formats
+
+
+def test_formats(repository: Path) -> None:
+    commit(repository, BOTH_GONE)
+    code, text = diff("--git", "main..change", "designs_of_engine/", "--format", "json")
+    document = json.loads(text)
+    assert (code, document["fencepost_diff"]) == (1, 1)
+    (pair,) = document["pairs"]
+    assert pair["judged"] == "worse" and pair["lost"][0]["name"] == "WAR staging"
+    assert pair["before"]["verdict"] == "proved" and pair["after"]["verdict"] == "refuted"
+    code, text = diff("--git", "main..change", "designs_of_engine/", "--format", "markdown")
+    assert text.startswith("### fencepost: a proof was lost") and "<details open>" in text
+    code, text = diff("--git", "main..change", "designs_of_engine/", "--format", "github")
+    (line,) = [line for line in text.splitlines() if line.startswith("::error")]
+    assert "file=designs_of_engine/staging.py,line=14," in line
+    assert "went: copied.synchronize(), designs_of_engine/staging.py:14" in line
+
+
+def test_ten_annotations_of_each_kind_and_the_rest_counted() -> None:
+    from fencepost.diff.compare import OPEN, Pair
+    from fencepost.report.diff import write
+
+    found = [Pair("a::b", f"variant {number}", None, None, OPEN, because=("why",)) for number in range(25)]
+    out = io.StringIO()
+    write(found, ("before", "after"), "github", out)
+    warnings = [line for line in out.getvalue().splitlines() if line.startswith("::warning")]
+    assert len(warnings) == 10
+    assert "and 16 more" in warnings[-1]
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--git", "main..nowhere", "designs_of_engine/"), "no revision 'nowhere'"),
+        (("--git", "--upload-pack=x..main", "designs_of_engine/"), "no revision"),
+        (("designs_of_engine/staging.py",), "diff takes BEFORE and AFTER, not 1 targets"),
+        (("a.py", "b.py", "c.py"), "not 3 targets"),
+        (("nowhere.py", "designs_of_engine/staging.py"), "nowhere.py: nowhere.py: no such file"),
+        (("designs_of_engine/", "designs_of_engine/", "--fail-on", "noise"), "no harm 'noise'"),
+        (("--staged", "--git", "main", "designs_of_engine/"), "exclude each other"),
+        (("--git", "main", "/"), "not in the repository"),
+        (("designs_of_engine/staging.py::loop", "--before", "width=2"), "width"),
+    ],
+)
+def test_bad_input_is_one_line(
+    repository: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str
+) -> None:
+    assert run(["diff", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert text in error and error.count("\n") == 1 and "Traceback" not in error
+
+
+def test_a_design_that_does_not_load_on_one_side(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commit(repository, DESIGN.replace("import fencepost as fp", "import fencepost as fp\nimport nothing_such"))
+    assert run(["diff", "--git", "main..change", "designs_of_engine/"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "staging.py:4: ModuleNotFoundError" in error
+    assert git(repository, "rev-parse", "change")[:12] in error
+
+
+def test_designs_whose_parameters_differ(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = DESIGN.replace('"one buffer", fp.PROVED', '"shallow", fp.PROVED, depth=1')
+    (repository / "one.py").write_text(one)
+    (repository / "two.py").write_text(one.replace("depth", "rings").replace("shallow", "wide"))
+    assert run(["diff", "one.py", "two.py"]) == 2
+    error = capsys.readouterr().err
+    assert "parameters differ: 'depth' is set only in one.py" in error and error.count("\n") == 1
+
+
+def test_two_hundred_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    many = DESIGN.replace(WAIT, WAIT * 200, 1)
+    (tmp_path / "many.py").write_text(many)
+    (tmp_path / "fewer.py").write_text(many.replace(WAIT * 200, WAIT * 199))
+    code, text = diff("many.py", "fewer.py")
+    assert code == 0
+    assert text.count("  went ") == 1
