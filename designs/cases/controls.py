@@ -1,0 +1,35 @@
+"""Class K: controls. Code that is safe, or a synchronisation that is not needed.
+
+Each design is a model of the reported mechanism, with the number that it has in the list of cases.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import fencepost as fp
+
+
+@fp.variant("pageable, staged before the call returns", fp.PROVED)
+@fp.variant("pageable, read later", fp.REFUTED, hazard="WAR reused tensor", platform="cuda-late-pageable")
+@fp.variant("pinned", fp.REFUTED, hazard="WAR reused tensor", memory="pinned")
+@fp.variant("TensorRT-LLM#16757: a fresh pinned buffer per step", fp.PROVED, memory="fresh pinned")
+def case_63_vllm_32799(memory: Literal["pageable", "pinned", "fresh pinned"] = "pageable") -> fp.Design:
+    """Case 63, vllm-project/vllm#32799: reused tensors are deliberately left unpinned.
+
+    A model of the reported mechanism. It exists because the proof stands on the staging rule (S47), which the report says
+    as an assumption. The other side of the coin is TensorRT-LLM#16757: the pageable copy holds the host for a decode
+    step, and fresh pinned staging is safe too.
+    """
+    d = fp.Design("vllm#32799")
+    target = d.device("target")
+    reused = d.pinned("reused tensor") if memory == "pinned" else d.pageable("reused tensor")
+
+    @d.loop("worker")
+    def step() -> None:
+        reused_or_fresh = d.empty_pinned("staging") if memory == "fresh pinned" else reused
+        reused_or_fresh.write()
+        target.copy_(reused_or_fresh, non_blocking=True)
+        d.launch("forward", reads=[target])
+
+    return d
