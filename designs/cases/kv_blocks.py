@@ -262,7 +262,7 @@ def case_c22_vllm_20139(ack: bool = False) -> fp.Design:
         if ack:
             acks.get()
         else:
-            with d.maybe("in time"):
+            if not acks.empty():  # it came in time; otherwise the blocks are freed all the same
                 acks.get()
         d.launch("next owner", writes=[block])
         d.launch("attention", reads=[block])

@@ -1,0 +1,1 @@
+"""Liveness: states from which some thread waits for ever, whatever the others do (theory: liveness)."""
