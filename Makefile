@@ -18,7 +18,7 @@ test: lint types doctest pytest
 
 # Every figure is printed with its target; a missed target is an exit code of 1, and the others still run.
 bench: $(VENV)/.installed-test
-	@code=0; for bench in growth engines clocks; do \
+	@code=0; for bench in growth engines clocks machine; do \
 	echo "== benchmarks/$$bench.py"; $(BIN)/python -W ignore benchmarks/$$bench.py || code=1; done; exit $$code
 
 lint: $(VENV)/.installed-test

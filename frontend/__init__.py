@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from fencepost.model.answer import BOUNDED, MASKED, PROVED, REFUTED, UNKNOWN
     from fencepost.model.language import (
         ANY,
+        Agent,
         Cell,
+        Communicator,
         Counter,
         Cursor,
         Design,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         DesignWarning,
         Event,
         Flag,
+        Graph,
         Handle,
         Index,
         Item,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
         Process,
         Queue,
         Stream,
+        StreamPool,
         Tensor,
         Turn,
         accept,
@@ -47,7 +51,7 @@ _HOMES = {
     ),
     "fencepost.model.answer": ("BOUNDED", "MASKED", "PROVED", "REFUTED", "UNKNOWN"),
     "fencepost.model.language": (
-        "ANY", "Cell", "Counter", "Cursor", "Design", "DesignError", "DesignWarning", "Event", "Flag", "Handle", "Index",
+        "ANY", "Agent", "Communicator", "Graph", "StreamPool", "Cell", "Counter", "Cursor", "Design", "DesignError", "DesignWarning", "Event", "Flag", "Handle", "Index",
         "Item", "Lock", "Pool", "Process", "Queue", "Stream", "Tensor", "Turn", "accept", "program_of", "read", "variant",
         "write",
     ),
@@ -56,10 +60,11 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "ANY", "BOUNDED", "EVENT", "HANDLE", "INDEX", "MASKED", "MEMORY", "PROVED", "REFUTED", "UNKNOWN", "Cell",
-    "Counter", "Cursor", "Design", "DesignError", "DesignWarning", "Event", "Flag", "Handle", "Inconclusive", "Index",
-    "Item", "Lock", "Pool", "Process", "Program", "Queue", "Stream", "Tensor", "Turn", "VerdictError", "accept",
-    "assert_proved", "assert_refuted", "assert_removal_safe", "program_of", "read", "variant", "write",
+    "ANY", "BOUNDED", "EVENT", "HANDLE", "INDEX", "MASKED", "MEMORY", "PROVED", "REFUTED", "UNKNOWN", "Agent", "Cell",
+    "Communicator", "Counter", "Cursor", "Design", "DesignError", "DesignWarning", "Event", "Flag", "Graph", "Handle",
+    "Inconclusive", "Index", "Item", "Lock", "Pool", "Process", "Program", "Queue", "Stream", "StreamPool", "Tensor",
+    "Turn", "VerdictError", "accept", "assert_proved", "assert_refuted", "assert_removal_safe", "program_of", "read",
+    "variant", "write",
 ]  # fmt: skip
 
 

@@ -13,14 +13,26 @@ import click
 from fencepost.errors import InputError
 
 COMMANDS = {
+    "attack": "fencepost.commands.attack:attack",
     "check": "fencepost.commands.check:check",
+    "condition": "fencepost.commands.condition:condition",
+    "cost": "fencepost.commands.cost:cost",
     "diff": "fencepost.commands.diff:diff",
+    "export": "fencepost.commands.export:export",
     "list": "fencepost.commands.list_:list_",
+    "replay": "fencepost.commands.replay:replay",
     "show": "fencepost.commands.show:show",
+    "why": "fencepost.commands.why:why",
+    "waits": "fencepost.commands.waits:waits",
+    "repair": "fencepost.commands.repair:repair",
+    "plan": "fencepost.commands.plan:plan",
+    "masks": "fencepost.commands.masks:masks",
+    "simulate": "fencepost.commands.simulate:simulate",
+    "verify": "fencepost.commands.verify:verify",
 }
 """Name -> module:function. A command that is not here does not exist."""
 
-NOT_BUILT = ("condition", "export", "masks", "plan", "probe", "attack", "repair", "replay", "simulate", "verify", "waits", "why")
+NOT_BUILT = ("probe",)
 """Commands that are planned; they are refused by name instead of being mistaken for a slip of the finger."""
 
 

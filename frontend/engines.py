@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 from fencepost.errors import InputError
-from fencepost.model.answer import Answer
+from fencepost.model.answer import BOUNDED, MASKED, PROVED, REFUTED, UNKNOWN, Answer
 from fencepost.model.program import Program
 
-ENGINES = ("explore",)
+ENGINES = ("explore", "smt", "simulate", "all")
 """What `--engine` takes, the default first."""
 
-ENGINES_NOT_BUILT = ("smt", "simulate", "all")
+ENGINES_NOT_BUILT: tuple[str, ...] = ()
 """Engines that are planned; they are refused by name."""
 
 
@@ -64,4 +64,47 @@ def _explore(program: Program, question: Question, progress: Callable[[str], Non
     )
 
 
-_ENGINES: dict[str, Callable[[Program, Question, Any], Answer]] = {"explore": _explore}
+def _simulate(program: Program, question: Question, progress: Callable[[str], None] | None) -> Answer:
+    from fencepost.simulate import simulate
+
+    return simulate(program, question, progress).answer
+
+
+def _smt(program: Program, question: Question, progress: Callable[[str], None] | None) -> Answer:
+    from fencepost.proofs.smt.engine import STEPS, MissingSolver, check
+
+    try:
+        return check(
+            program,
+            STEPS if question.steps is None else question.steps,
+            environment=question.environment,
+            platform=question.platform,
+            strict=question.strict,
+            seconds=question.budget,
+            progress=progress,
+        )
+    except MissingSolver as error:
+        raise InputError(str(error)) from None
+
+
+def _all(program: Program, question: Question, progress: Callable[[str], None] | None) -> Answer:
+    """The explorer's answer, with what the others say as notes; unknown when one of them contradicts it."""
+    exact = _explore(program, question, progress)
+    notes: list[str] = []
+    contradicted: list[str] = []
+    for name in ("smt", "simulate"):
+        other = _ENGINES[name](program, question, progress)
+        said = f"{other.verdict}({other.bound})" if other.verdict == BOUNDED else other.verdict
+        reason = f", {other.reason}" if other.reason else ""
+        notes.append(f"engine {name}: {said}{reason}")
+        if other.verdict == REFUTED and exact.verdict in (PROVED, MASKED):
+            contradicted.append(f"explore {exact.verdict}, {name} {said} ({', '.join(h.name for h in other.hazards)})")
+    if contradicted:
+        reason = f"engines disagree: {'; '.join(contradicted)}; please report this design"
+        return msgspec.structs.replace(exact, verdict=UNKNOWN, reason=reason, engine="all", notes=(*exact.notes, *notes))
+    return msgspec.structs.replace(exact, engine="all", notes=(*exact.notes, *notes))
+
+
+_ENGINES: dict[str, Callable[[Program, Question, Any], Answer]] = {
+    "explore": _explore, "smt": _smt, "simulate": _simulate, "all": _all,
+}  # fmt: skip

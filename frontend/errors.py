@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from pathlib import Path
 from types import TracebackType
 
@@ -30,6 +29,8 @@ def relative(path: str | os.PathLike[str]) -> str:
 def user_frame(trace: TracebackType | None, file: str | None = None) -> tuple[str, int] | None:
     """File and line of the innermost frame of the user's code; frames in `file` are preferred when it is given."""
     found = preferred = None
+    import traceback
+
     for frame in traceback.extract_tb(trace):
         name = os.path.realpath(frame.filename)
         if frame.filename.startswith("<") or any(name.startswith(own) for own in _OWN):

@@ -7,6 +7,7 @@ said.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -26,6 +27,10 @@ from fencepost.report.words import Words
 
 Key = tuple[str, int, str]
 """What an operand stands for: ("object", id, index) or ("local", local, thread)."""
+
+
+PLACE = "\t"
+"""Between a line's text and its place in the source."""
 
 
 class Item:
@@ -109,8 +114,9 @@ class Turn:
 class Shown:
     """The text of `fencepost show` for one program."""
 
-    def __init__(self, program: p.Program) -> None:
-        self.program, self.words = program, Words(program)
+    def __init__(self, program: p.Program, width: int = 80) -> None:
+        """`width`: columns that a line may take."""
+        self.program, self.words, self.width = program, Words(program), width
         self.turns = [Turn(program, thread) for thread in program.threads]
         self.items = [item for turn in self.turns for item in turn.items]
 
@@ -165,7 +171,32 @@ class Shown:
     # ------------------------------------------------------------ text
 
     def lines(self) -> Iterator[str]:
-        """All lines."""
+        """All lines, none longer than the width unless one word is."""
+        for line in self._lines():
+            text, _, place = line.partition(PLACE)
+            yield from self._fitted(text, place)
+
+    def _fitted(self, text: str, place: str) -> Iterator[str]:
+        """The text, wrapped where it is too long, with its place in a column of its own at the right."""
+        indent = len(text) - len(text.lstrip())
+        column = max(self.width - 24, indent + 20)
+        lines = textwrap.wrap(
+            text.strip(), self.width, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4),
+            break_long_words=False, break_on_hyphens=False,
+        ) or [""]  # fmt: skip
+        yield from lines[:-1]
+        last = lines[-1]
+        if not place:
+            yield last
+        elif max(len(last), column) + 1 + len(place) <= self.width:
+            yield f"{last:<{column}} {place}"
+        elif len(last) + 1 + len(place) <= self.width:
+            yield last + place.rjust(self.width - len(last))
+        else:
+            yield last
+            yield place.rjust(self.width)
+
+    def _lines(self) -> Iterator[str]:
         yield f"design {self.program.name}"
         for stands in self.program.stands_for:
             yield f"  stands for {stands.path} {stands.name} at {stands.revision}"
@@ -218,8 +249,7 @@ class Shown:
             yield self._placed(f"    {text}", node)
 
     def _placed(self, text: str, node: p.Node) -> str:
-        place = self.words.place(node.site)
-        return f"{text:<72} {place}".rstrip() if place else text
+        return text + PLACE + self.words.place(node.site)
 
     def _holders(self) -> Iterator[str]:
         """References to blocks and events that are made in a body: who makes them and where they go."""

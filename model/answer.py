@@ -104,6 +104,8 @@ class Answer(Data, frozen=True):
     accepted: tuple[str, ...] = ()
     hangs: tuple[str, ...] = ()
     run: Run | None = None
+    missing_edge: str | None = None
+    """For a refutation: what its run lacks, in one sentence."""
     notes: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     lints: tuple[str, ...] = ()

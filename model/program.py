@@ -268,11 +268,15 @@ class Alloc(Data, frozen=True):
 
 
 class View(Data, frozen=True):
-    """Another reference to the same bytes; `attributed=False`: the host allocator cannot attribute it (S84)."""
+    """Another reference to the same bytes; `attributed=False`: the host allocator cannot attribute it (S84).
+
+    `held=False` is a raw pointer: it keeps nothing alive.
+    """
 
     local: int
     base: Operand
     attributed: bool = True
+    held: bool = True
 
 
 class Drop(Data, frozen=True):
@@ -345,11 +349,12 @@ class Advance(Data, frozen=True):
 
 
 class Put(Data, frozen=True):
-    """Append an item; waits while the queue is full."""
+    """Append an item; waits while the queue is full. `edge=False`: it waits, but the get that made room orders nothing."""
 
     queue: int
     tag: str
     values: tuple[Operand | Index, ...]
+    edge: bool = True
 
 
 class Get(Data, frozen=True):
@@ -397,9 +402,10 @@ class Give(Data, frozen=True):
 
 
 class Acquire(Data, frozen=True):
-    """Lock, or take one from a semaphore; waits while it is not available."""
+    """Lock, or take one from a semaphore; waits while it is not available. `edge=False`: earlier unlocks order nothing."""
 
     lock: int
+    edge: bool = True
 
 
 class Unlock(Data, frozen=True):
@@ -421,9 +427,10 @@ class FlagClear(Data, frozen=True):
 
 
 class FlagWait(Data, frozen=True):
-    """Wait until the flag is set."""
+    """Wait until the flag is set. `edge=False`: it waits, but the stores that it saw order nothing."""
 
     flag: int
+    edge: bool = True
 
 
 class CounterAdd(Data, frozen=True):
@@ -439,6 +446,8 @@ class CounterWait(Data, frozen=True):
     counter: int
     value: int
     per_turn: bool = False
+    edge: bool = True
+    """False: it waits, but the adds that it saw order nothing."""
 
 
 Operation = Union[

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 from fencepost.model import answer as a
-from fencepost.model import events
 from fencepost.model import program as p
 from fencepost.model.platform import BARE, Environment, Platform
 from fencepost.model.platform import environment as environment_named
@@ -16,11 +17,15 @@ from fencepost.model.platform import platform as platform_named
 from fencepost.proofs import explain
 from fencepost.proofs.explore import certify
 from fencepost.proofs.explore.compile import Unsupported
-from fencepost.proofs.explore.locations import Location, locations
+from fencepost.proofs.explore.locations import Location, locations, operands
 from fencepost.proofs.explore.search import Budget, Found, OutOfBudget, Reach, Search
 from fencepost.proofs.explore.serial import sole_agent
 from fencepost.proofs.explore.setting import Setting
-from fencepost.proofs.judge import Judged, judge
+from fencepost.proofs.liveness import search as liveness
+from fencepost.proofs.liveness.report import sentence
+
+if TYPE_CHECKING:
+    from fencepost.proofs.judge import Judged
 
 
 def check(
@@ -47,8 +52,24 @@ def check(
     budget = budget or Budget()
     budget.progress = progress
     checker = Checker(program, plat, env, budget, strict, never, explain)
-    answer = checker.answer()
+    answer = _with_liveness(checker.answer(), program)
     return msgspec.structs.replace(answer, seconds=time.perf_counter() - started)
+
+
+def _with_liveness(answer: a.Answer, program: p.Program) -> a.Answer:
+    """The answer, with what hangs beside the safety verdict (theory: liveness)."""
+    found = liveness.search(program)
+    notes = []
+    if found.bounded is not None and found.hang is None:
+        notes.append(f"whether a wait can last for ever is bounded: {found.bounded}")
+    if found.hang is not None and answer.verdict in (a.PROVED, a.MASKED):
+        notes.append("the proof stands beside a reachable hang: what comes behind it never runs")
+    hangs = () if found.hang is None else (sentence(program, found.hang),)
+    return msgspec.structs.replace(answer, hangs=hangs, notes=(*answer.notes, *notes))
+
+
+OTHER_RUNS = 50
+"""Runs that are replayed in search of one that refutes, when the shortest ones show a hazard but no refutation."""
 
 
 class Checker:
@@ -105,12 +126,18 @@ class Checker:
 
     def _explore(self, location: Location | None) -> Reach:
         search = Search(self.setting, location)
-        reach = search.run(self.budget)
+        return self._enter(search, search.run(self.budget))
+
+    def _enter(self, search: Search, reach: Reach) -> Reach:
+        """Keep what was reached. Raises `DesignError` where a cell is read that can be empty."""
+        location = search.location
         self.reached.append((search, reach))
         for found in reach.hazards:
             if found.kind == "EMPTY":
                 thread = self.program.threads[found.second[0]]
                 place = explain.place(self.program, found.second)
+                from fencepost.model import events
+
                 raise events.DesignError(
                     f"{place}: thread {thread.name!r} gets from a cell that can be empty there "
                     f"(after {len([s for s in found.steps if s[1] >= 0])} host steps); test `cell.empty()` first"
@@ -122,16 +149,68 @@ class Checker:
         return reach
 
     def _location(self, location: Location) -> None:
-        reach = self._explore(location)
-        for found in reach.hazards:
-            self._judge(location, found)
+        """Is there a hazard at all? Only then: which ones, each with a shortest run."""
+        search = Search(self.setting, location, proof=True)
+        reach = search.run(self.budget)
+        if not reach.hazards:
+            self.reached.append((search, reach))
+            return
+        listing = search.listing()
+        reach = self._enter(listing, listing.run(self.budget))
+        before, doubts = len(self._refuting()), len(self.unsure)
+        known: set[object] = set()
+        for found in sorted(reach.hazards, key=lambda found: found.length):
+            # The tracer makes a node of each context of one line; one pair that changes a value tells all about them.
+            pair = (found.kind, self._line(found.first), self._line(found.second), found.which)
+            if pair not in known and self._judge(location, found):
+                known.add(pair)
+        if len(self._refuting()) == before and len(self.unsure) > doubts:
+            self._other_runs(location, search)
+        elif search.hurried and not self.budget.first and len(self._refuting()) > before:
+            shortest = min(judged.turns for judged in self._refuting())
+            search.shortest().run(self.budget, lambda found: self._replays(location, found), shortest)
 
-    def _judge(self, location: Location, found: Found) -> None:
+    def _other_runs(self, location: Location, search: Search) -> None:
+        """Look for a run that refutes where the runs that were found do not: their states may have covered it."""
+        tries = iter(range(OTHER_RUNS))
+        left = self.budget.started + self.budget.seconds - time.monotonic()
+        budget = Budget(states=explain.SIDE_STATES, seconds=max(0.05, min(5.0, left)))
+        with contextlib.suppress(OutOfBudget):  # the doubt stays then, and is said
+            search.shortest(covering=False).run(
+                budget, lambda found: next(tries, None) is None or self._replays(location, found)
+            )
+
+    def _replays(self, location: Location, found: Found) -> bool:
+        """Enter the hazard if its run shows it and it refutes."""
+        from fencepost.proofs.judge import judge
+
+        result = judge(self.program, location, found, self.platform, self.environment)
+        if isinstance(result, str) or not self._refutes(result):
+            return False
+        self.judged.append(result)
+        return True
+
+    def _line(self, at: tuple[int, int] | None) -> object:
+        """What a reader takes for the same operation: its line, and the names that it uses there."""
+        if at is None:
+            return None
+        thread = self.program.threads[at[0]]
+        node = thread.nodes[at[1]]
+        if node.site < 0 or not isinstance(node, p.Do):
+            return at
+        return (at[0], node.site, type(node.operation), tuple(
+            thread.locals[one.id].name if isinstance(one, p.Local) else one for one in operands(node.operation)
+        ))  # fmt: skip
+
+    def _judge(self, location: Location, found: Found) -> bool:
+        """Replay the hazard; returns whether it is real and changes a value."""
+        from fencepost.proofs.judge import judge  # a proof needs no replay
+
         result = judge(self.program, location, found, self.platform, self.environment)
         if isinstance(result, str):
             # Not reproduced on the whole design: the state that found it may have covered a real one.
             self.unsure.append(result)
-            return
+            return False
         self.judged.append(result)
         level = result.hazard.value_changing
         unread = result.why.startswith("nothing in the design reads")
@@ -143,9 +222,13 @@ class Checker:
                 f"{result.hazard.name}: neither shown nor excluded that the two orders give a reader different content "
                 f"({result.why})"
             )
+        return bool(level)
 
     def _refuting(self) -> list[Judged]:
-        return [j for j in self.judged if j.hazard.value_changing or (self.strict and j.hazard.value_changing is False)]
+        return [j for j in self.judged if self._refutes(j)]
+
+    def _refutes(self, judged: Judged) -> bool:
+        return bool(judged.hazard.value_changing or (self.strict and judged.hazard.value_changing is False))
 
     # ------------------------------------------------------------ answers
 
@@ -174,7 +257,7 @@ class Checker:
             a.REFUTED,
             hazards=tuple(j.hazard for j in unique.values()),
             run=best.run,
-            notes=(where.missing_edge(best),),
+            missing_edge=where.missing_edge(best),
             fixes=tuple(where.fixes(best)) if self.explain else (),
             masked_by=tuple(where.masks(best)) if self.explain else (),
         )

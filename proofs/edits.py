@@ -105,3 +105,61 @@ def _slots(value: object) -> list[p.Slot]:
     if isinstance(value, tuple):
         return [s for one in value for s in _slots(one)]
     return []
+
+
+def insert_after(program: p.Program, t: int, node: int, operation: p.Operation) -> p.Program:
+    """The program with `operation` run right behind the operation at `node` of thread `t`, on that path alone."""
+    thread = program.threads[t]
+    old = thread.nodes[node]
+    assert isinstance(old, p.Do)
+    nodes = list(thread.nodes)
+    nodes[node] = msgspec.structs.replace(old, next=len(nodes))
+    nodes.append(p.Do(operation, old.next, old.site))
+    return _with_thread(program, t, msgspec.structs.replace(thread, nodes=tuple(nodes)))
+
+
+def replaced(program: p.Program, t: int, node: int, operation: p.Operation) -> p.Program:
+    """The program with another operation at `node` of thread `t`."""
+    thread = program.threads[t]
+    old = thread.nodes[node]
+    assert isinstance(old, p.Do)
+    nodes = list(thread.nodes)
+    nodes[node] = msgspec.structs.replace(old, operation=operation)
+    return _with_thread(program, t, msgspec.structs.replace(thread, nodes=tuple(nodes)))
+
+
+def with_object(program: p.Program, new: p.Object) -> tuple[p.Program, int]:
+    """The program with one object more, and its number."""
+    return msgspec.structs.replace(program, objects=(*program.objects, new)), len(program.objects)
+
+
+def with_local(program: p.Program, t: int, info: p.LocalInfo) -> tuple[p.Program, int]:
+    """The program with one local more in thread `t`, and its number."""
+    thread = program.threads[t]
+    changed = msgspec.structs.replace(thread, locals=(*thread.locals, info))
+    return _with_thread(program, t, changed), len(thread.locals)
+
+
+def indices(value: object) -> set[int]:
+    """The cursors whose latest position an operation uses."""
+    return {slot.index.cursor for slot in _slots(value) if isinstance(slot.index, p.Last)}
+
+
+def slots(value: object) -> list[p.Slot]:
+    """The ring slots that an operation, or a part of one, names."""
+    return _slots(value)
+
+
+def at_turn_end(program: p.Program, t: int, operation: p.Operation) -> p.Program:
+    """The program with `operation` run at the end of every turn of thread `t`."""
+    thread = program.threads[t]
+    new = len(thread.nodes)
+    nodes: list[p.Node] = []
+    for old in thread.nodes:
+        if isinstance(old, p.Do):
+            nodes.append(msgspec.structs.replace(old, next=new) if old.next == p.END else old)
+        else:
+            branches = tuple((a, new if n == p.END else n) for a, n in old.branches)
+            nodes.append(msgspec.structs.replace(old, branches=branches))
+    nodes.append(p.Do(operation, p.END))
+    return _with_thread(program, t, msgspec.structs.replace(thread, nodes=tuple(nodes)))

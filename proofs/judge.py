@@ -52,7 +52,7 @@ def judge(
     changes, why = events.value_change(structure, first, second)
     hazard = events.hazard_of(structure, first, second)
     if changes is None:
-        run, changes, why = _prolong(program, run, (first, second), platform, environment)
+        run, changes, why = prolong(program, run, (first, second), platform, environment)
     return Judged(msgspec.structs.replace(hazard, value_changing=changes), found, location, run, turns, why)
 
 
@@ -90,7 +90,7 @@ EXTRA_STEPS = 400
 """Host steps by which a run is prolonged in search of a reader that tells two orders of writes apart."""
 
 
-def _prolong(
+def prolong(
     program: p.Program, run: a.Run, pair: tuple[int, int], platform: Platform, environment: Environment
 ) -> tuple[a.Run, bool | None, str]:
     """Go on with the run, all threads in turn and choices in rotation, until some reader sees who won the race."""

@@ -388,6 +388,64 @@ def early_returns() -> fp.Design:
     return d
 
 
+def composites() -> fp.Design:
+    """Calls that are several operations: blocking streams, cudaMemcpy, strided and peer copies, agents, graphs, barriers."""
+    d = fp.Design("composites")
+    a, b = d.device("a"), d.device("b", gpu=1)
+    pinned, pageable = d.pinned("pinned", depth=2), d.pageable("pageable")
+    blocking, pool = d.stream("blocking", blocking=True), d.torch_streams(size=2)
+    one, two, again = pool.stream(), pool.stream(), pool.stream()
+    nic, group = d.agent("NIC", queues=2), d.communicator("tp", ["r0", "r1"])
+    graph, plain = d.graph("g"), d.graph("h")
+    blocks = d.pool("block", size=2, of="device")
+    forked = d.event("forked")
+
+    @d.setup
+    def capture() -> None:
+        block = blocks.take()
+        with graph.capture(one):
+            scratch = d.empty("scratch")
+            d.launch("begin", reads=[block, pinned[1]], writes=[scratch])
+            forked.record()
+            two.wait_event(forked)
+            d.launch("branch", reads=[scratch], writes=[block["rows"]], stream=two)
+            pinned[0].copy_(block, non_blocking=True, stream=two)
+            again.wait_stream(two)
+            pageable.write()
+        with plain.capture(two):
+            d.memset(a)
+        blocks.give(block)
+
+    @d.loop("r0", stream=again)
+    def first() -> None:
+        d.memcpy(a, pageable)
+        d.memcpy(pageable, a)
+        d.memcpy(a, pinned[0])
+        d.launch("K", reads=[a], stream=blocking)
+        graph.replay()
+        if d.choose("also", ["yes", "no"]) == "yes":
+            graph.replay(two)
+        a.copy_(pinned[1], non_blocking=True, strided=True)
+        pinned[1].copy_(a, strided=True, stream=blocking)
+        d.host_function("callback", reads=[pinned[0]])
+        group.host_barrier("r0")
+
+    @d.loop("r1")
+    def second() -> None:
+        plain.replay(two)
+        d.peer_copy(b, a, source=two, target=blocking)
+        sent = nic.post("send", reads=[b], after=two, queue=1)
+        got = nic.post("receive", writes=[b], after=sent)
+        two.wait_event(got)
+        raw = a.view(held=False)
+        raw.copy_(b, non_blocking=True)
+        group.host_announce("r1")
+        got.synchronize()
+        group.host_wait("r1")
+
+    return d
+
+
 CASES = [
     (input_prep, {}),
     (input_prep, {"guard": True, "batch_queue_size": 3}),
@@ -402,4 +460,5 @@ CASES = [
     (ranks, {}),
     (ranks, {"world": 3}),
     (early_returns, {}),
+    (composites, {}),
 ]

@@ -18,6 +18,8 @@ from typing import Any
 
 import fencepost
 
+from oracle_composites import Composites, Hooks
+
 Entry = tuple[str, str, tuple[Any, ...]]
 """Thread, name of the operation's class in fencepost.model.program, its operands in the order of that class."""
 
@@ -51,6 +53,7 @@ class World:
         self.turn_of: str | None = None
         self.stopping = False
         self.error: BaseException | None = None
+        self.hook: Callable[[str, tuple[Any, ...]], bool] = lambda _operation, _operands: False
 
     def step(self, ready: Callable[[], bool] = lambda: True) -> None:
         """Called by a thread before an operation: wait for the baton, with `ready` as the enabling condition."""
@@ -109,6 +112,8 @@ class World:
         self.log.append((threading.current_thread().name, operation, operands))
 
     def do(self, operation: str, *operands: Any) -> None:
+        if self.hook(operation, operands):
+            return
         self.step()
         self.say(operation, *operands)
 
@@ -138,13 +143,17 @@ class Row(int):
 class Thing:
     """An object, a slot or a value, by its text."""
 
+    space = ""
+
     def __init__(self, design: Design, text: str, depth: int | None = None, item: Any = None) -> None:
         self.d, self.text, self.depth, self.item_kinds = design, text, depth, item
         self.held = False
 
     def _at(self, key: Any) -> Any:
         assert self.depth is not None
-        return type(self)(self.d, f"{self.text}[{int(key) % self.depth}]", None, self.item_kinds)
+        made = type(self)(self.d, f"{self.text}[{int(key) % self.depth}]", None, self.item_kinds)
+        made.space = self.space
+        return made
 
     def __getitem__(self, key: Any) -> Any:
         return self._at(key)
@@ -162,7 +171,19 @@ class Tensor(Thing):
     def read(self, *, harm: str = "value", time: Any = None) -> None:
         self.d.world.do("Host", "read", (("r", self.text, False, harm),), time)
 
-    def copy_(self, src, non_blocking=False, *, stream=None, harm="value", same_bytes=False, time=None):  # type: ignore
+    def copy_(  # type: ignore
+        self, src, non_blocking=False, *, stream=None, harm="value", same_bytes=False, strided=False, time=None
+    ):
+        if strided:
+            host = src if self.space in ("device", "managed") else self
+            temporary = Tensor(self.d, f"contiguous {host.text.partition('[')[0]}")
+            if host is src:
+                self.d.host("make contiguous", reads=[src], writes=[temporary])
+                self.copy_(temporary, non_blocking, stream=stream, time=time)
+            else:
+                temporary.copy_(src, non_blocking, stream=stream, time=time)
+                self.d.host("spread", reads=[temporary], writes=[self])
+            return self
         self.d.world.do(
             "Copy", self.text, src.text, self.d._s(stream), bool(non_blocking), False, harm, same_bytes, time
         )
@@ -174,7 +195,7 @@ class Tensor(Thing):
     def item(self, *, stream=None, harm="value", time=None):  # type: ignore
         self.d.world.do("Item", self.text, self.d._s(stream), harm, time)
 
-    def view(self, name=None, *, attributed=True):  # type: ignore
+    def view(self, name=None, *, attributed=True, held=True):  # type: ignore
         base = self.text
         made = self.d._hold(Tensor(self.d, self.d._serial()))
         self.d.world.do("View", made.text, base, attributed)
@@ -492,7 +513,7 @@ class Process:
         self.d._processes.pop()
 
 
-class Design:
+class Design(Composites):
     """The language again, executing."""
 
     world: World
@@ -504,6 +525,7 @@ class Design:
         self._cells: Any = _Empty()
         self._takes: dict[str, Cursor] = {}
         self._agreed: dict[tuple[str, int], Any] = {}
+        self._hooks = self.world.hook = Hooks(self)
 
     def _mine(self) -> Mine:
         return self._bodies[threading.current_thread().name][2]
@@ -538,9 +560,28 @@ class Design:
     def _memory(self, name: str, depth: int | None = None, bytes: int = 4096, gpu: int | None = None) -> Tensor:
         return Tensor(self, name, depth)
 
-    pinned = pageable = device = managed = _memory
+    def _of(self, space: str, name: str, given: tuple[Any, ...], more: dict[str, Any]) -> Tensor:
+        made = self._memory(name, *given, **more)
+        made.space = space
+        return made
 
-    def stream(self, name: str, depth: int | None = None, gpu: int | None = None) -> Stream:
+    def pinned(self, name: str, *given: Any, **more: Any) -> Tensor:
+        return self._of("pinned", name, given, more)
+
+    def pageable(self, name: str, *given: Any, **more: Any) -> Tensor:
+        return self._of("pageable", name, given, more)
+
+    def device(self, name: str, *given: Any, **more: Any) -> Tensor:
+        return self._of("device", name, given, more)
+
+    def managed(self, name: str, *given: Any, **more: Any) -> Tensor:
+        return self._of("managed", name, given, more)
+
+    def stream(
+        self, name: str, depth: int | None = None, gpu: int | None = None, *, blocking: bool = False
+    ) -> Stream:
+        if blocking:
+            self._hooks.blocking.append((name, self.default_stream(gpu).text))
         return Stream(self, name, depth)
 
     def event(self, name: str, depth: int | None = None, gpu: int | None = None) -> Event:
@@ -605,11 +646,15 @@ class Design:
         return Stream(self, "default" + (process.name and f" {process.name}") + (f" gpu {number}" if number else ""))
 
     def empty(self, name: str, *, bytes: int = 4096, stream: Stream | None = None) -> Tensor:
+        if self._hooks.graph is not None:
+            return self.device(f"{name} of {self._hooks.graph.name}")
         made = self._hold(Tensor(self, self._serial()))
         self.world.do("Alloc", made.text, "device", self._s(stream), bytes)
         return made
 
     def empty_pinned(self, name: str, *, bytes: int = 4096) -> Tensor:
+        if self._hooks.graph is not None:
+            return self.pinned(f"{name} of {self._hooks.graph.name}")
         made = self._hold(Tensor(self, self._serial()))
         self.world.do("Alloc", made.text, "pinned", None, bytes)
         return made

@@ -49,7 +49,7 @@ def test_every_case_says_what_it_is(target: Target) -> None:
     """Number, thread, that it is a model, why it exists; a refuted half, a safe half, and a fix that is a variant."""
     assert target.function is not None
     text = " ".join((inspect.getdoc(target.function) or "").split())
-    assert re.match(r"Case (\d+|C-\d+)('s (sibling|cousins))?, ", text), text
+    assert re.match(r"(Further|Case (\d+|C-\d+))('s (sibling|cousins))?, ", text), text
     assert re.search(r"[\w.-]+/[\w.-]+#\d+", text), text
     assert "A model of the reported mechanism" in text and "It exists because" in text
     verdicts = {variant.verdict for variant in target.variants}

@@ -119,6 +119,56 @@ def recorded_after_hand_over() -> fp.Design:
     return d
 
 
+def row_through_a_queue() -> fp.Design:
+    """A row of a pool goes through a queue and is given back while a kernel may still read it.
+
+    Was PROVED: the handle was lost in the queue (taken for a ring's index), so that no row was ever taken again.
+    """
+    d = fp.Design("row through a queue")
+    table, rows = d.pinned("table"), d.pool("rows", size=1, of="row")
+    q = d.queue("q", capacity=1, item=(fp.HANDLE,))
+
+    @d.loop("worker")
+    def worker() -> None:
+        row = rows.take()
+        table[row].write()
+        d.launch("use", reads=[table[row]])
+        q.put(row)
+        rows.give(q.get())
+
+    return d
+
+
+def slot_by_a_handle() -> fp.Design:
+    """A handle chooses the slot of a ring, the turn another one: they may be the same.
+
+    The handle was taken for an index that never changes.
+    """
+    d = fp.Design("slot by a handle")
+    slots, g, pages = d.pinned("slots", depth=2), d.device("g"), d.pool("pages", size=2, of="row")
+
+    @d.loop("worker")
+    def worker(n: fp.Turn) -> None:
+        page = pages.take()
+        slots[page].write()
+        g.copy_(slots[n], non_blocking=True)
+        pages.give(page)
+
+    return d
+
+
+def test_a_row_keeps_its_name_in_a_queue() -> None:
+    """REFUTED with the table."""
+    got = decide(row_through_a_queue)
+    assert got.verdict == a.REFUTED
+    assert got.hazards[0].name == "WAR table"
+
+
+def test_a_handle_may_choose_any_slot() -> None:
+    """Never PROVED: the copy of slot n may run after another turn's write of the slot that its page chose."""
+    assert decide(slot_by_a_handle).verdict in (a.REFUTED, a.UNKNOWN)
+
+
 def test_popping_may_wait_for_more_than_the_item() -> None:
     """REFUTED with the refilled buffer."""
     got = decide(pops_and_waits_elsewhere)

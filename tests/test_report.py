@@ -271,7 +271,7 @@ def test_an_acceptance_that_nothing_needs_is_an_error() -> None:
 
 
 def test_show_says_what_each_wait_orders_and_what_it_does_not() -> None:
-    lines = list(Shown(refill(True)).lines())
+    lines = list(Shown(refill(True), width=100).lines())
     wait = next(number for number, line in enumerate(lines) if line.startswith("  prep.synchronize()"))
     rest = "\n".join(lines[wait:])
     assert "for prep.record(default) in worker" in rest

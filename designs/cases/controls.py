@@ -33,3 +33,30 @@ def case_63_vllm_32799(memory: Literal["pageable", "pinned", "fresh pinned"] = "
         d.launch("forward", reads=[target])
 
     return d
+
+
+@fp.variant("K2 on a blocking stream, no syncs", fp.PROVED, blocking=True)
+@fp.variant(
+    "K2 on a non-blocking stream, no syncs", fp.REFUTED, hazard="WAW array", fix="K2 on a blocking stream, no syncs"
+)
+@fp.variant("K2 on a non-blocking stream, with the syncs", fp.PROVED, syncs=True)
+def case_65_chai_277(blocking: bool = False, syncs: bool = False) -> fp.Design:
+    """Case 65, llnl/CHAI#277: extra synchronisations around kernels on stream 0, closed as unnecessary.
+
+    A model of the reported mechanism (S11). It exists because the reviewer is right about blocking streams and would be
+    wrong about others: which kind the streams are is the whole question.
+    """
+    d = fp.Design("CHAI#277")
+    array = d.device("array")
+    stream = d.stream("other stream", blocking=blocking)
+
+    @d.loop("application")
+    def step() -> None:
+        d.launch("K1", writes=[array], stream=d.default_stream())
+        if syncs:
+            d.synchronize()
+        d.launch("K2", reads=[array], writes=[array], stream=stream)
+        if syncs:
+            d.synchronize()
+
+    return d

@@ -136,3 +136,43 @@ def case_c13_results_consumed_early(wait: bool = False) -> fp.Design:
         free.release()
 
     return d
+
+
+@fp.variant("before, copies in the queue's order", fp.PROVED, engine="in order")
+@fp.variant(
+    "before, copies on an engine of their own",
+    fp.REFUTED,
+    hazard="RAW result",
+    fix="after, copies on an engine of their own",
+    engine="separate",
+)
+@fp.variant("after, copies in the queue's order", fp.PROVED, engine="in order", chained=True)
+@fp.variant("after, copies on an engine of their own", fp.PROVED, engine="separate", chained=True)
+def case_25_torch_xpu_ops_4349(
+    engine: Literal["in order", "separate"] = "in order", chained: bool = False
+) -> fp.Design:
+    """Case 25, intel/torch-xpu-ops#4349: an event on the queue does not cover the copy engine.
+
+    A model of the reported mechanism. It exists because one profile runs copies in the queue's order and the other on an
+    engine with completion handles of its own; chaining the handle into the queue before the record is right on both.
+    """
+    d = fp.Design("torch-xpu-ops#4349")
+    queue, output, result = d.stream("queue"), d.device("output"), d.pinned("result")
+    copies = d.agent("copy engine") if engine == "separate" else None
+
+    @d.loop("host")
+    def step() -> None:
+        d.launch("kernel", writes=[output], stream=queue)
+        if copies is not None:
+            copied = copies.post("d2h", reads=[output], writes=[result], after=queue)
+            if chained:
+                queue.wait_event(copied)
+        else:
+            result.copy_(output, non_blocking=True, stream=queue)
+        done = queue.record_event(d.event("done"))
+        done.synchronize()
+        result.read()
+        if copies is not None and not chained:
+            queue.wait_event(copied)
+
+    return d

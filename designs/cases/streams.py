@@ -162,3 +162,35 @@ def case_c24_diffusers_13502(wait: bool = False) -> fp.Design:
         d.launch("forward", reads=[parameter])
 
     return d
+
+
+@fp.variant(
+    "before: the tail runs on the legacy stream",
+    fp.REFUTED,
+    hazard="RAW weights",
+    fix="after: the legacy stream is awaited",
+)
+@fp.variant("the reader's stream is a blocking one", fp.PROVED, blocking=True)
+@fp.variant("after: the legacy stream is awaited", fp.PROVED, wait=True)
+def case_50_ninfer_44(wait: bool = False, blocking: bool = False) -> fp.Design:
+    """Case 50, ashalliants/ninfer-3090#44: a blocking copy from pageable memory finishes on the legacy stream.
+
+    A model of the reported mechanism (S11, S50). It exists because the call returns once the bytes are staged, and a
+    non-blocking stream is exempt from the legacy stream's order. That small copies never showed it is a matter of size,
+    not of order.
+    """
+    d = fp.Design("ninfer-3090#44")
+    weights_host, weights, output = d.pageable("weights on host"), d.device("weights"), d.device("output")
+    stream = d.stream("graph stream", blocking=blocking)
+
+    @d.loop("loader")
+    def load() -> None:
+        weights_host.write()
+        d.memcpy(weights, weights_host)
+        if wait:
+            d.default_stream().synchronize()
+        d.launch("graph", reads=[weights], writes=[output], stream=stream)
+        if not blocking:
+            d.default_stream().wait_stream(stream)
+
+    return d

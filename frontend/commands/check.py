@@ -8,6 +8,7 @@ import time
 import click
 from fencepost.commands.options import Progress, known, known_format
 from fencepost.engines import known_engine
+from fencepost.errors import InputError
 
 
 def _engine(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -21,11 +22,13 @@ def _engine(_context: click.Context, _option: click.Parameter, value: str) -> st
 @click.option("-k", "keyword", metavar="TEXT", help="Only variants whose target or label contains TEXT.")
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: chosen by the number of questions).")
 @click.option("--format", "format_", default="text", callback=known_format, help="text, json, markdown or github.")
-@click.option("--engine", default="explore", callback=_engine, help="explore (the default, exact for all steps).")
+@click.option("--engine", default="explore", callback=_engine, help="explore (the default, exact), smt, simulate, all.")
+@click.option("--steps", type=click.IntRange(1), metavar="K", help="Turns per loop thread, for a bounded engine.")
 @click.option("--strict", is_flag=True, help="Refute also on hazards that change no value.")
 @click.option("--environment", callback=known("environment"), help="A constraint of a debug run; see docs/answers.md.")
 @click.option("--platform", callback=known("platform"), help="What vendors disagree on: cuda (the default), rocm, ...")
 @click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Give up as unknown after.")
+@click.option("--certificate", metavar="DIR", help="Write the proof of every proved answer to this folder; see verify.")
 @click.option("-v", "--verbose", is_flag=True, help="Every answer in full, also when it is as declared.")
 def check(
     targets: tuple[str, ...],
@@ -35,10 +38,12 @@ def check(
     jobs: int | None,
     format_: str,
     engine: str,
+    steps: int | None,
     strict: bool,
     environment: str | None,
     platform: str | None,
     budget: float | None,
+    certificate: str | None,
     verbose: bool,
 ) -> int:
     """Decide designs: every declared variant, or one design with --set and --over.
@@ -47,15 +52,23 @@ def check(
     bounded or masked. 130: Ctrl-C, with the table so far.
     """
     import msgspec
-    from fencepost.check import INTERRUPTED, Outcome, cases, decide_all, exit_code, unused_acceptances
+    from fencepost.check import INTERRUPTED, OPEN, Outcome, cases, decide_all, exit_code, unused_acceptances
     from fencepost.loader import load
 
+    if steps is not None and engine == "explore":
+        raise InputError("--steps bounds the engines smt and simulate; explore decides every number of steps")
+    if certificate is not None:
+        from fencepost.commands.verify import check_folder
+
+        if engine != "explore":
+            raise InputError(f"--certificate needs the engine explore, not {engine!r}")
+        check_folder(certificate)
     begin = time.perf_counter()
     asked = cases(
         load(targets), sets=sets, overs=overs, keyword=keyword, environment=environment, platform=platform,
         strict=strict, budget=budget,
     )  # fmt: skip
-    asked = [msgspec.structs.replace(case, engine=engine) for case in asked]
+    asked = [msgspec.structs.replace(case, engine=engine, steps=steps) for case in asked]
     if len(asked) > 1 and not verbose:
         # A table shows none of it, and each explanation is a search of its own.
         asked = [msgspec.structs.replace(case, explain=False) for case in asked]
@@ -79,4 +92,10 @@ def check(
     if interrupted:
         click.echo(f"fencepost: interrupted; {len(outcomes)} of {len(asked)} answered", err=True)
         return INTERRUPTED
-    return exit_code(outcomes, errors)
+    code = exit_code(outcomes, errors)
+    if certificate is not None:
+        from fencepost.commands.verify import write_certificates
+
+        if not write_certificates(outcomes, certificate, progress) and code == 0:
+            return OPEN
+    return code

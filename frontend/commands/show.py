@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 from fencepost.errors import InputError
 
@@ -20,6 +22,8 @@ def show(targets: tuple[str, ...], sets: tuple[str, ...], keyword: str | None, a
     from fencepost.parameters import combinations
     from fencepost.show import Shown
 
+    columns = os.environ.get("COLUMNS", "")
+    width = max(40, int(columns)) if columns.isdigit() else 80
     found = load(targets)
     by_name = {target.spelling: target for target in found}
     if keyword is not None:
@@ -45,6 +49,6 @@ def show(targets: tuple[str, ...], sets: tuple[str, ...], keyword: str | None, a
             continue
         if len(asked) > 1:
             click.echo(("\n" if number else "") + f"# {case.target}" + (f" [{case.title}]" if case.title else ""))
-        for line in Shown(program).lines():
+        for line in Shown(program, width).lines():
             click.echo(line)
     return 0

@@ -12,9 +12,6 @@ from fencepost.model.answer import BOUNDED, REFUTED, Answer, Hazard
 from fencepost.parameters import spelled
 from fencepost.report.words import access_text, missing_edge
 
-MISSING = "nothing orders the end of the one before the other"
-"""How the engine's note of a missing edge ends (proofs/explain.py)."""
-
 ALWAYS_IN_FULL = 3
 """Up to so many answers each is printed in full; from then on only those that fail, unless asked for."""
 
@@ -59,7 +56,7 @@ def _declared(answer: Answer, outcome: Outcome) -> str:
 def _because(answer: Answer) -> str:
     parts = list(dict.fromkeys(hazard.name for hazard in answer.hazards)) if answer.verdict == REFUTED else []
     parts = [f"{name} (accepted)" if name in answer.accepted else name for name in parts]
-    parts += answer.hangs
+    parts += [hang.partition(" - ")[0] for hang in answer.hangs]  # the waiters stand with the full answer
     if answer.environment not in (None, "bare"):
         parts.append(f"under {answer.environment}")
     if answer.reason is not None:
@@ -162,9 +159,7 @@ def remark_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     for accept in outcome.program.accepted if outcome.program is not None else ():
         if accept.hazard in [hazard.name for hazard in answer.hazards]:
             yield "accepted", f"{accept.hazard}, because {accept.because}"
-    # The engine notes the missing edge for readers of the JSON; here it is shown with its hazard.
-    notes = [note for note in answer.notes if not (answer.hazards and MISSING in note)]
-    for heading, sentences in (("note", notes), ("assumes", answer.assumptions), ("lint", answer.lints)):
+    for heading, sentences in (("note", answer.notes), ("assumes", answer.assumptions), ("lint", answer.lints)):
         for sentence in sentences:
             yield heading, sentence
     certificate = answer.certificate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from fencepost.model import program as p
@@ -32,9 +33,54 @@ class Words:
         return _plus(f"{self.name(index.cursor)}.last()", index.offset)
 
     def local(self, local_id: int, thread: p.Thread) -> str:
-        """A local's name; the k-th of one name in a turn is `name#k`."""
+        """A local's name; the k-th of one name in a turn is `name#k`; what came through a queue is `queue.name`."""
         info = thread.locals[local_id]
-        return info.name if info.occurrence == 0 else f"{info.name}#{info.occurrence + 1}"
+        name = self._received.get((thread.name, local_id), info.name)
+        return name if info.occurrence == 0 else f"{name}#{info.occurrence + 1}"
+
+    @cached_property
+    def _received(self) -> dict[tuple[str, int], str]:
+        """Names of received values, by thread and local: where from, and what the giver calls it if all say the same."""
+        given: dict[tuple[int, str], list[tuple[p.Thread, tuple[p.Operand | p.Index, ...]]]] = {}
+        taken: list[tuple[p.Thread, tuple[int, str], tuple[int, ...]]] = []
+        for thread in self.program.threads:
+            for node in thread.nodes:
+                o = node.operation if isinstance(node, p.Do) else None
+                if isinstance(o, p.Put):
+                    given.setdefault((o.queue, o.tag), []).append((thread, o.values))
+                elif isinstance(o, p.CellSet) and not isinstance(o.cell, p.Local):
+                    given.setdefault((o.cell.id, ""), []).append((thread, o.values))
+                elif isinstance(o, p.Get):
+                    taken.append((thread, (o.queue, o.tag), o.locals))
+                elif isinstance(o, p.CellGet) and not isinstance(o.cell, p.Local):
+                    taken.append((thread, (o.cell.id, ""), o.locals))
+        received = {(thread.name, local): (key, k) for thread, key, locals_ in taken for k, local in enumerate(locals_)}
+
+        def called(thread: p.Thread, value: p.Operand | p.Index, seen: frozenset[tuple[tuple[int, str], int]]) -> set[str]:
+            if isinstance(value, (p.Local, p.Var)):
+                local = value.id if isinstance(value, p.Local) else value.local
+                field = received.get((thread.name, local))
+                if field is None:
+                    return {thread.locals[local].name}
+                if field in seen:
+                    return set()
+                return {name for giver, values in given.get(field[0], ()) for name in called(giver, values[field[1]], seen | {field})}
+            if isinstance(value, (p.Obj, p.Slot)):
+                return {self.name(value.id)}
+            return {self.name(value.cursor)} if isinstance(value, p.Last) else set()
+
+        result: dict[tuple[str, int], str] = {}
+        for thread, key, locals_ in taken:
+            fields = [
+                {name for giver, values in given.get(key, ()) for name in called(giver, values[k], frozenset({(key, k)}))}
+                for k in range(len(locals_))
+            ]
+            for k, local in enumerate(locals_):
+                if len(fields[k]) == 1 and fields.count(fields[k]) == 1:
+                    result[thread.name, local] = f"{self.name(key[0])}.{next(iter(fields[k]))}"
+                elif len(locals_) > 1:
+                    result[thread.name, local] = f"{self.name(key[0])}[{k}]"
+        return result
 
     def operand(self, operand: p.Operand, thread: p.Thread, turn: int | None = None) -> str:
         """`seq_lens`, `ring[n]`, `ids["rows"]`."""
@@ -99,7 +145,7 @@ def _plus(text: str, offset: int) -> str:
 def _host(w: Words, o: p.Host, t: p.Thread, n: int | None) -> str:
     if len(o.accesses) == 1 and o.name in ("write", "read"):
         return f"{w.operand(o.accesses[0].target, t, n)}.{o.name}()"
-    return f"{o.name} ({w.accesses(o.accesses, t, n)})"
+    return f"{o.name} ({w.accesses(o.accesses, t, n)})" if o.accesses else o.name
 
 
 def _copy(w: Words, o: p.Copy, t: p.Thread, n: int | None) -> str:
@@ -128,7 +174,9 @@ _OPERATIONS: dict[type, _Say] = {
     p.Memset: lambda w, o, t, n: f"memset({w.operand(o.dst, t, n)})",
     p.Item: lambda w, o, t, n: f"{w.operand(o.src, t, n)}.item()",
     p.Alloc: lambda w, o, t, n: f"{w.local(o.local, t)} = empty{'_pinned' if o.space == 'pinned' else ''}()",
-    p.View: lambda w, o, t, n: f"{w.local(o.local, t)} = {w.operand(o.base, t, n)}.view()",
+    p.View: lambda w, o, t, n: (
+        f"{w.local(o.local, t)} = {w.operand(o.base, t, n)}.view()" if o.held else f"raw pointer to {w.operand(o.base, t, n)}"
+    ),
     p.Drop: lambda w, o, t, n: f"del {w.local(o.local, t)}",
     p.RecordStream: lambda w, o, t, n: f"{w.operand(o.block, t, n)}.record_stream({w.operand(o.stream, t, n)})",
     p.NewEvent: lambda w, o, t, n: f"{w.local(o.local, t)} = Event()",

@@ -37,7 +37,7 @@ class HostOperations(References):
         values = tuple(self._value(step, v) for v in o.values)
         items, gets = self.queues[o.queue], self.gets[o.queue]
         freed = self._capacity(o.queue) - len(items)  # how many gets ago this item's room was made
-        if freed <= len(gets):
+        if o.edge and freed <= len(gets):
             self.clocks.absorb(step.thread, gets[-freed])
         self._order(("queue", o.queue), step.thread)
         for value in values:
@@ -137,7 +137,8 @@ class HostOperations(References):
         self.pools[o.pool] = state._replace(free=(*state.free, (token, clock)))
 
     def _acquire(self, o: p.Acquire, step: Step) -> None:
-        self._join(step.thread, ("unlocked", o.lock))
+        if o.edge:
+            self._join(step.thread, ("unlocked", o.lock))
         self._locked(o.lock, step.thread)
 
     def _locked(self, lock: int, thread: int) -> None:
@@ -159,7 +160,7 @@ class HostOperations(References):
     def _flag(self, o: p.FlagSet | p.FlagClear | p.FlagWait, step: Step) -> None:
         if isinstance(o, p.FlagClear):
             self._join(step.thread, ("flag", o.flag))
-        elif isinstance(o, p.FlagWait):
+        elif isinstance(o, p.FlagWait) and o.edge:
             self._join(step.thread, ("set", o.flag))
         self._order(("flag", o.flag), step.thread)
         if not isinstance(o, p.FlagWait):
@@ -168,7 +169,7 @@ class HostOperations(References):
             self._add(step.thread, *keys)
 
     def _counter(self, o: p.CounterAdd | p.CounterWait, step: Step) -> None:
-        if isinstance(o, p.CounterWait):
+        if isinstance(o, p.CounterWait) and o.edge:
             self._join(step.thread, ("counter", o.counter))
         self._order(("counter", o.counter), step.thread)
         if isinstance(o, p.CounterAdd):

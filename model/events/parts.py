@@ -36,6 +36,8 @@ class Ref(NamedTuple):
     """The allocation that it belongs to; None for memory that no caching allocator handed out."""
     attributed: bool = True
     """Whether the host allocator can tell whose bytes a copy uses (S84)."""
+    held: bool = True
+    """Whether it keeps the allocation alive; a raw pointer does not, and reaches whoever has the bytes."""
 
 
 class EventKey(NamedTuple):

@@ -219,13 +219,13 @@ class References(abc.ABC):
     # ------------------------------------------------------------ references and blocks
 
     def _hold(self, value: Value) -> None:
-        if isinstance(value, Ref) and value.tenant is not None:
+        if isinstance(value, Ref) and value.tenant is not None and value.held:
             tenant = self.tenants[value.tenant]
             self.tenants[value.tenant] = tenant._replace(refs=tenant.refs + 1)
 
     def _let_go(self, thread: int, value: Value | None) -> None:
         """A reference ends; the last one frees the block. The free comes after every reference's end (a decrement)."""
-        if not isinstance(value, Ref) or value.tenant is None:
+        if not isinstance(value, Ref) or value.tenant is None or not value.held:
             return
         tenant = self.tenants[value.tenant]
         now = self.clocks.snapshot(thread)
@@ -241,9 +241,15 @@ class References(abc.ABC):
                 self.blocks[tenant.key] = block._replace(free=free)
         self.tenants[value.tenant] = tenant
 
+    def _owner(self, ref: Ref) -> int | None:
+        """The allocation whose bytes a reference reaches: its own, or for a raw pointer the latest of that block."""
+        if ref.held or ref.tenant is None:
+            return ref.tenant
+        return next(number for number in reversed(self.tenants) if self.tenants[number].key == ref.key)
+
     def _note(self, ref: Ref, stream: Named, space: str) -> None:
         """S64 (ignored for the owner stream, S72 for foreign memory), S79 and S84."""
-        if ref.tenant is None:
+        if ref.tenant is None or not ref.held:
             return
         tenant = self.tenants[ref.tenant]
         if tenant.space == space and tenant.owner != stream and (ref.attributed or space == "device"):
@@ -301,8 +307,9 @@ class References(abc.ABC):
 
     def _view(self, o: p.View, step: Step) -> None:
         base = self._memory(step, o.base)
+        base = base._replace(attributed=base.attributed and o.attributed, held=base.held and o.held)
         self._hold(base)
-        self._set_local(step.thread, o.local, base._replace(attributed=base.attributed and o.attributed))
+        self._set_local(step.thread, o.local, base)
 
     def _drop(self, o: p.Drop, step: Step) -> None:
         value = self.locals[step.thread][o.local]

@@ -272,7 +272,7 @@ class Player(HostTests):
 
     def _resolve(self, step: Step, access: p.Access) -> Touched:
         ref = self._memory(step, access.target)
-        return Touched(ref.key, ref.path, ref.tenant, access.mode == "w", access.same_bytes, access.harm)
+        return Touched(ref.key, ref.path, self._owner(ref), access.mode == "w", access.same_bytes, access.harm)
 
     def _capture(self, thread: int, fifo: int) -> Capture:
         """A record at the tail of a stream. It is an item, so it also starts after its call (S2, S19)."""

@@ -44,6 +44,7 @@ def program_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> p
     return assemble(design, root, getattr(function, "__fencepost_accepts__", ()), place)
 
 
+@functools.cache  # once for all variants of a design
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(inspect.unwrap(function))

@@ -13,7 +13,9 @@ from typing import Any, Literal, TypeVar
 from fencepost.model import program as p
 from fencepost.model.language import hosts, objects
 from fencepost.model.language.blocks import MaybeBlock, Process, Scope
+from fencepost.model.language.composites import Composites
 from fencepost.model.language.errors import DesignWarning, fail, here, user_frame
+from fencepost.model.language.graphs import private_memory
 from fencepost.model.language.index import Turn
 from fencepost.model.language.objects import Accesses, Event, Stream, Tensor
 from fencepost.model.language.tracer import LocalKey, Recording, Sites, Tracer, running
@@ -22,7 +24,7 @@ from fencepost.model.language.variants import accepted
 Body = TypeVar("Body", bound=Callable[..., Any])
 
 
-class Design:
+class Design(Composites):
     """A design being written down. Names of objects are unique in it; so are names of threads.
 
     Everything raises `DesignError` (one line with file and line) when it is used wrongly.
@@ -46,6 +48,10 @@ class Design:
         self._cursors: list[hosts.Cursor] = []
         self._agreed: dict[str, tuple[str, ...]] = {}
         self._depths: dict[Any, Any] = {}
+        self._blocking: list[tuple[int, Stream]] = []
+        """Streams that the legacy default stream's rule applies to (S11)."""
+        self._implicit: dict[str, int] = {}
+        """Objects that the language made while tracing, by name."""
         self._accepted: list[p.Accept] = []
         self._stands: list[p.Stands] = []
 
@@ -73,10 +79,24 @@ class Design:
         made = p.Memory(name, space, self._positive(name, "depth", depth), bytes, self._gpu(gpu), self._process())
         return Tensor(self, name, space, self._enter(made), depth)
 
-    def stream(self, name: str, depth: int | None = None, gpu: int | None = None) -> Stream:
-        """A stream; `depth` makes a ring (`streams[n]` is stream n mod depth)."""
+    def stream(
+        self, name: str, depth: int | None = None, gpu: int | None = None, *, blocking: bool = False
+    ) -> Stream:
+        """A stream; `depth` makes a ring (`streams[n]` is stream n mod depth).
+
+        PyTorch's streams are non-blocking (S8). A `blocking` one is ordered with the legacy default stream of its process
+        and GPU in both directions (S11); so is a per-thread default stream (S12), which is a blocking stream of its own.
+        """
         made = p.Stream(name, self._positive(name, "depth", depth), self._gpu(gpu), False, self._process())
-        return Stream(self, name, self._enter(made), depth)
+        stream = Stream(self, name, self._enter(made), depth)
+        if blocking:
+            if depth is not None:
+                fail(f"stream {name!r}: a ring of blocking streams is not in the language; make them one by one")
+            if self._threads:
+                fail(f"blocking stream {name!r} is made after the first thread; make it before, its rule applies to all")
+            assert stream._id is not None
+            self._blocking.append((stream._id, stream))
+        return stream
 
     def event(self, name: str, depth: int | None = None, gpu: int | None = None) -> Event:
         """Outside a body an event that lives for ever, or a ring of them; in a body a fresh one, never recorded (S18)."""
@@ -205,7 +225,8 @@ class Design:
                 nodes, entry = tracer.trace((Turn(self),) if parameters else ())
             finally:
                 self._processes.pop()
-            self._threads[name] = (kind, nodes, entry, tuple(tracer.locals), owner.name)
+            if nodes:  # what only captures a graph runs nothing
+                self._threads[name] = (kind, nodes, entry, tuple(tracer.locals), owner.name)
             return body
 
         return trace
@@ -235,6 +256,8 @@ class Design:
     def empty(self, name: str, *, bytes: int = 4096, stream: Stream | None = None) -> Tensor:
         """A tensor from the device's caching allocator, owned by the stream (S62); its content is undefined."""
         recording = self._running()
+        if recording.capturing is not None:
+            return private_memory(recording.capturing, name, "device", bytes)
         owner = self._stream(stream, recording)
         life = recording.local(self._fresh(name), p.MEMORY, "device")
         recording.do(p.Alloc(life.local, "device", owner, bytes))
@@ -243,6 +266,8 @@ class Design:
     def empty_pinned(self, name: str, *, bytes: int = 4096) -> Tensor:
         """A tensor from the caching host allocator (S79); its content is undefined."""
         recording = self._running()
+        if recording.capturing is not None:
+            return private_memory(recording.capturing, name, "pinned", bytes)
         life = recording.local(self._fresh(name), p.MEMORY, "pinned")
         recording.do(p.Alloc(life.local, "pinned", None, bytes))
         return Tensor(self, name, "pinned", life=life)

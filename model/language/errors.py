@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from types import FrameType
@@ -36,12 +37,15 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+_real = functools.cache(os.path.realpath)  # every object of a design asks, for the same few files
+
+
 def shown(filename: str, line: int) -> str:
     """`path:line` as a reader at the current directory writes it: relative when the file lies below, else absolute."""
     if filename.startswith("<"):
         return f"{filename}:{line}"
-    path = os.path.realpath(filename)
-    here = os.path.realpath(os.getcwd()) + os.sep
+    path = _real(filename)
+    here = _real(os.getcwd()) + os.sep
     return f"{path[len(here):] if path.startswith(here) else path}:{line}"
 
 

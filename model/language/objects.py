@@ -126,9 +126,19 @@ class Tensor(Referent):
 
     def copy_(
         self, src: Tensor, non_blocking: bool = False, *, stream: Stream | None = None, harm: str = "value",
-        same_bytes: bool = False, time: float | None = None,
+        same_bytes: bool = False, strided: bool = False, time: float | None = None,
     ) -> Tensor:  # fmt: skip
-        """Copy `src` here (S33, S45-S49). `harm` is that of the read of the source. Returns self, as torch does."""
+        """Copy `src` here (S33, S45-S49). `harm` is that of the read of the source. Returns self, as torch does.
+
+        `strided`: the host side is not contiguous, so that a pageable temporary stands between (S55, S56). A conversion of
+        the type needs no word: with non_blocking it happens on the GPU, in the same stream (S57).
+        """
+        if strided:
+            from fencepost.model.language.composites import strided_copy
+
+            _memory(src, "copy_")
+            strided_copy(self, src, non_blocking, stream, time)
+            return self
         recording = self._design._running()
         _memory(src, "copy_")
         _check_harm(harm)
@@ -161,12 +171,15 @@ class Tensor(Referent):
 
     # ------------------------------------------------------------ references
 
-    def view(self, name: str | None = None, *, attributed: bool = True) -> Tensor:
-        """Another reference to the same bytes; no access. `attributed=False`: the host allocator cannot tell whose (S84)."""
+    def view(self, name: str | None = None, *, attributed: bool = True, held: bool = True) -> Tensor:
+        """Another reference to the same bytes; no access. `attributed=False`: the host allocator cannot tell whose (S84).
+
+        `held=False` is a raw pointer: it keeps nothing alive.
+        """
         recording = self._design._running()
         base = self._operand(recording)
         life = recording.local(name or f"{self._name} view", p.MEMORY, f"view {base}", None, self._pool)
-        recording.do(p.View(life.local, base, bool(attributed)))
+        recording.do(p.View(life.local, base, bool(attributed), bool(held)))
         return Tensor(self._design, life.name, self._space, life=life, pool=self._pool)
 
     def release(self) -> None:

@@ -20,6 +20,7 @@ from fencepost.model.language.purity import changes, state_of
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
+    from fencepost.model.language.graphs import Graph
     from fencepost.model.language.objects import Stream
 
 MAX_QUESTIONS = 400
@@ -162,11 +163,21 @@ class Recording:
         self.drains = 0
         self.steps = 0
         self.over = False
+        self.capturing: Graph | None = None
+        """The graph whose capture is going on."""
+        self._implied = False
 
     # ------------------------------------------------------------ what the language's objects call
 
     def do(self, operation: p.Operation) -> None:
-        """Take down an operation at the user's current place."""
+        """Take down an operation at the user's current place, or give it to the graph that is being captured."""
+        if self.capturing is not None and self.capturing._take(operation, self):
+            self.step()
+            return
+        if self.tracer.design._blocking and not self._implied:
+            self._implied = True
+            self.tracer.design._legacy_edges(operation, self)
+            self._implied = False
         self.step()
         known = self._expected()
         if isinstance(known, Did) and known.operation == operation:
@@ -187,6 +198,8 @@ class Recording:
 
     def ask(self, question: p.Question, options: tuple[str, ...] = ("yes", "no")) -> str:
         """The answer that this run gives to the question."""
+        if self.capturing is not None:
+            fail("a question during a capture: the graph is captured once, and asking a stream or event is illegal (S99)")
         self.step()
         answer = options[self._branch(len(options))]
         known = self._expected()
@@ -296,6 +309,8 @@ class Tracer:
         self.locals: dict[LocalKey, int] = {}
         self.table: list[Entry] = []
         self._entries: dict[Entry, int] = {}
+        self.captures = False
+        """Whether the body captures a graph; then it may do nothing else."""
 
     def intern(self, entry: Entry) -> int:
         """Equal entries get one number, so that runs are compared by lists of integers."""
@@ -342,7 +357,7 @@ class Tracer:
         self._compare(before)
         merger = Merger(runs, self.table, self._impure, self._depends)
         nodes, entry = merger.nodes(merger.build())
-        if not nodes:
+        if not nodes and not self.captures:
             fail(f"the body of {self.name!r} does nothing; remove the thread or write what it does", self._body_place())
         return nodes, entry
 

@@ -28,10 +28,27 @@ def launch(operation: p.Launch, context: Context) -> tuple[Effect, ...]:
       "S48); copy_ with non_blocking tells the host allocator (S54, S79), memcpy_async does not (S83)",
       rules=("S33", "S45", "S46", "S47", "S48", "S49", "S54", "S79", "S83"))  # fmt: skip
 def copy(operation: p.Copy, context: Context) -> tuple[Effect, ...]:
-    """`dst.copy_(src)` and cudaMemcpyAsync, by where the two sides live."""
+    """`dst.copy_(src)` and cudaMemcpyAsync, by where the two sides live.
+
+    Raises `ValueError` when a side was handed over and may live in places between which copies differ.
+    """
+    sources, targets = context.spaces(operation.src) or {""}, context.spaces(operation.dst) or {""}
+    ways = sorted((_copy(operation, context, s, t) for s in sources for t in targets), key=len)
+    # A note about memory that is not pinned is ignored when it is made (S54).
+    if len({tuple(e for e in way if not isinstance(e, NoteUse)) for way in ways}) > 1:
+        local = operation.src if len(sources) > 1 else operation.dst
+        assert isinstance(local, p.Local)
+        raise ValueError(
+            f"copy_ in thread {context.thread.name!r}: {context.thread.locals[local.id].name!r} is handed over and may be "
+            f"{' or '.join(sorted(sources if len(sources) > 1 else targets))} memory, which copies differently (S45-S49); "
+            "hand them over through queues of their own"
+        )
+    return ways[-1]
+
+
+def _copy(operation: p.Copy, context: Context, source: str, target: str) -> tuple[Effect, ...]:
     read = p.Access(operation.src, "r", harm=operation.src_harm)
     write = p.Access(operation.dst, "w", same_bytes=operation.same_bytes)
-    source, target = context.space(operation.src), context.space(operation.dst)
     host = ("pinned", "pageable")
     if source in host and target in host:
         return (Touch((read, write)),)  # S49

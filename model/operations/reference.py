@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost.model.operations.limitations import LIMITATIONS
 from fencepost.model.operations.registry import QUESTIONS, RULES
 
 
@@ -44,7 +45,34 @@ def render() -> str:
         ]
         lines += [f"- rules: {', '.join(rule.rules)}"] if rule.rules else []
         lines.append("")
-    return "\n".join(lines)
+    lines += _calls()
+    lines += ["## What is not modelled, and on which side that errs", "", "| what | errs on the side of | rules |", "| --- | --- | --- |"]
+    lines += [f"| {one.what} | {one.errs} | {', '.join(one.rules)} |" for one in LIMITATIONS]
+    return "\n".join([*lines, ""])
+
+
+def _calls() -> list[str]:
+    """Calls of the language that are written down as several operations, from their docstrings."""
+    from fencepost.model.language import composites, graphs
+    from fencepost.model.language.design import Design
+    from fencepost.model.language.objects import Tensor
+
+    entries = [
+        ("d.stream(blocking=True)", Design.stream),
+        ("d.torch_streams().stream()", composites.StreamPool),
+        ("d.memcpy", composites.memcpy),
+        ("y.copy_(x, strided=True)", composites.strided_copy),
+        ("d.peer_copy", composites.peer_copy),
+        ("x.to_cpu", Tensor.to_cpu),
+        ("d.host_function", Design.host_function),
+        ("d.agent().post", composites.Agent),
+        ("d.communicator().host_barrier", composites.Communicator),
+        ("d.graph: capture and replay", graphs.Graph),
+    ]
+    lines = ["## Calls that are several operations", "", "Every engine learns these through the operations that they are made of.", ""]
+    for name, thing in entries:
+        lines += [f"### {name}", "", _text(thing.__doc__), ""]
+    return lines
 
 
 if __name__ == "__main__":

@@ -20,27 +20,56 @@ class Context(msgspec.Struct, frozen=True):
     environment: Environment = BARE
 
     def space(self, operand: p.Operand) -> str:
-        """Where the bytes live: "pinned" | "pageable" | "device" | "managed"; "" for a received local."""
-        if isinstance(operand, p.Local):
-            return self._local_space(operand.id)
-        memory = self.program.objects[operand.id]
-        assert isinstance(memory, p.Memory)
-        return memory.space
+        """Where the bytes live: "pinned" | "pageable" | "device" | "managed"; "" for a received local that may be several."""
+        spaces = self.spaces(operand)
+        return next(iter(spaces)) if len(spaces) == 1 else ""
 
-    def _local_space(self, local: int) -> str:
-        info = self.thread.locals[local]
+    def spaces(self, operand: p.Operand) -> frozenset[str]:
+        """Everywhere that the bytes may live: more than one place only for what queues and cells hand over."""
+        return self._spaces(self.thread, operand, set())
+
+    def _spaces(self, thread: p.Thread, operand: p.Operand | p.Index, seen: set[tuple[int, int]]) -> frozenset[str]:
+        if not isinstance(operand, p.Local):
+            memory = self.program.objects[operand.id] if isinstance(operand, (p.Obj, p.Slot)) else None
+            return frozenset((memory.space,)) if isinstance(memory, p.Memory) else frozenset()
+        key = (id(thread), operand.id)
+        if key in seen:
+            return frozenset()
+        seen.add(key)
+        info = thread.locals[operand.id]
         if info.pool is not None:
             pool = self.program.objects[info.pool]
             assert isinstance(pool, p.Pool)
-            return pool.of
-        for node in self.thread.nodes:
-            if isinstance(node, p.Do):
-                operation = node.operation
-                if isinstance(operation, p.Alloc) and operation.local == local:
-                    return operation.space
-                if isinstance(operation, p.View) and operation.local == local:
-                    return self.space(operation.base)
-        return ""
+            return frozenset((pool.of,))
+        found: frozenset[str] = frozenset()
+        for node in thread.nodes:
+            made = node.operation if isinstance(node, p.Do) else None
+            if isinstance(made, p.Alloc) and made.local == operand.id:
+                found |= {made.space}
+            elif isinstance(made, p.View) and made.local == operand.id:
+                found |= self._spaces(thread, made.base, seen)
+            elif isinstance(made, (p.Get, p.CellGet)) and operand.id in made.locals:
+                for giver, value in self._handed_over(made, made.locals.index(operand.id)):
+                    found |= self._spaces(giver, value, seen)
+        return found
+
+    def _handed_over(self, taken: p.Get | p.CellGet, position: int) -> list[tuple[p.Thread, p.Operand | p.Index]]:
+        """What any thread puts where `taken` takes its value at `position` from."""
+        found: list[tuple[p.Thread, p.Operand | p.Index]] = []
+        for thread in self.program.threads:
+            for node in thread.nodes:
+                given = node.operation if isinstance(node, p.Do) else None
+                if isinstance(taken, p.Get):
+                    same = isinstance(given, p.Put) and (given.queue, given.tag) == (taken.queue, taken.tag)
+                else:
+                    same = isinstance(given, p.CellSet) and _id(given.cell) == _id(taken.cell)
+                if same and isinstance(given, (p.Put, p.CellSet)) and position < len(given.values):
+                    found.append((thread, given.values[position]))
+        return found
+
+
+def _id(operand: p.Operand) -> int:
+    return operand.id
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -20,11 +20,10 @@ def check(search: Search, reach: Reach) -> int:
 
     Hazards that `reach` lists itself are allowed: whoever calls this a proof has judged each of them.
     """
-    layout = search.layout
     known = {(found.kind, found.second[1]) for found in reach.hazards}
 
     def covered(s: Any) -> bool:
-        control, bits = layout.key(s)
+        control, bits = search.key(s)
         return any(stored & bits == stored for stored, _ in reach.states.get(control, ()))
 
     if not covered(search.start()):

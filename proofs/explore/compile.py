@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 from fencepost.model import effects as e
 from fencepost.model import program as p
-from fencepost.proofs.explore.layout import walk
 from fencepost.proofs.explore.locations import Location
-from fencepost.proofs.explore.memory import LocationRules
+from fencepost.proofs.explore.memory import LocationRules, forks
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.state import BIT, CALLED, COMPLETE, PENDING, RECORDED, State
+from fencepost.proofs.explore.state import Unsupported as Unsupported
 
 Apply = Callable[[State], "list[State] | None"]
 Ready = Callable[[State], bool]
@@ -41,10 +41,6 @@ class AskNode(msgspec.Struct, frozen=True):
     touches: frozenset[Any]
 
 
-class Unsupported(Exception):
-    """A construct that the explorer cannot decide; the answer is UNKNOWN with this text."""
-
-
 class Compiler:
     """Compiles all threads of one program for one location (None: control only, no memory)."""
 
@@ -55,6 +51,8 @@ class Compiler:
         self.layout = setting.layout
         self.environment = setting.environment
         self.met: list[bool] = []
+        self.accessors: set[tuple[int, int]] = set()
+        self.holders = setting.flow.holders(location) if location is not None else frozenset()
         self.track = setting.queries  # what a query may answer
 
     def thread(self, t: int, passed: set[int], skip: Callable[[int, int], int]) -> list[DoNode | AskNode | None]:
@@ -73,13 +71,13 @@ class ThreadCompiler:
         self.layout = owner.layout
         self.source = owner.program.threads[t]
         self.touches: set[Any] = set()
-        self.memory = LocationRules(owner.location, owner.layout, t, self.touches, owner.met)
+        self.memory = LocationRules(owner.location, owner.layout, t, self.touches, owner.met, owner.accessors, owner.holders)
 
     def node(self, i: int) -> DoNode | AskNode:
         """Compile node `i`."""
         node = self.source.nodes[i]
         self.touches.clear()
-        self.touches |= {("cursor", n.cursor) for n in walk(node) if isinstance(n, p.Last)}
+        self.touches |= self.o.setting.cursors.get((self.t, i), frozenset())
         self.memory.node = i
         if isinstance(node, p.Ask):
             ready, answers = self._question(node.question, tuple(a for a, _ in node.branches))
@@ -103,7 +101,7 @@ class ThreadCompiler:
         def start(s: State) -> None:
             s.streams[stream(s)] |= s.tb[t]
 
-        return [start, *self._called(stream), *self.memory.item(effect.accesses, stream)]
+        return [start, *self._called(stream), *self.memory.item(effect.accesses, stream, self._streams(effect.stream))]
 
     def _called(self, stream: Callable[[State], int]) -> list[Apply]:
         """A "no" of `stream.query()` needs work there, and comes after the calls that put it there [T]."""
@@ -248,6 +246,9 @@ class ThreadCompiler:
         if isinstance(value, p.Local):
             t, i = self.t, value.id
             return lambda s: s.locals[t][i]
+        if isinstance(value, p.Var) and self.source.locals[value.local].kind == p.HANDLE:
+            t, i = self.t, value.local
+            return lambda s: s.locals[t][i]  # the token itself: which one is guessed, not numbered
         if isinstance(value, p.Obj):
             ref = self.layout.reference(value.id, 0)
             return lambda s: ref
@@ -278,12 +279,13 @@ class ThreadCompiler:
         values, hold = self._values(effect.values), self.memory.hold
         self.touches.add(("put", effect.queue))
         self.memory.mark_references()
+        bound = BIT if effect.edge else 0
 
         def run(s: State) -> None:
             items, free, last_get, every = s.queues[q]
             vs = values(s)
             hold(s, vs)
-            bit = s.tb[t] = s.tb[t] | free[0]  # get i -> put i + capacity
+            bit = s.tb[t] = s.tb[t] | (free[0] & bound)  # get i -> put i + capacity
             s.queues[q] = ((*items, (tag, bit, vs)), free[1:], last_get, every | bit)
 
         return [run]
@@ -340,7 +342,7 @@ class ThreadCompiler:
             s.cells[c] = (None if take else vs, bit)
             self._store_locals(s, targets, vs)
 
-        return [run]
+        return [forks(run)]
 
     def _cellclear(self, effect: p.CellClear) -> list[Apply]:
         cell, t, loose = self._cell(effect.cell), self.t, self.memory.loose
@@ -365,12 +367,12 @@ class ThreadCompiler:
         return self.memory.give(effect, after)
 
     def _acquire(self, effect: p.Acquire) -> list[Apply]:
-        k, t = self.layout.lock[effect.lock], self.t
+        k, t, edge = self.layout.lock[effect.lock], self.t, BIT if effect.edge else 0
         self.touches.add(("lock", effect.lock))
 
         def run(s: State) -> None:
             free, bit = s.locks[k]
-            s.tb[t] |= bit
+            s.tb[t] |= bit & edge
             s.locks[k] = (free - 1, bit | s.tb[t])
 
         return [run]
@@ -404,11 +406,11 @@ class ThreadCompiler:
         return [run]
 
     def _flagwait(self, effect: p.FlagWait) -> list[Apply]:
-        k, t = self.layout.flag[effect.flag], self.t
+        k, t, edge = self.layout.flag[effect.flag], self.t, BIT if effect.edge else 0
         self.touches.add(("flag", effect.flag))
 
         def run(s: State) -> None:
-            s.tb[t] |= s.flags[k][1]
+            s.tb[t] |= s.flags[k][1] & edge
 
         return [run]
 
@@ -424,11 +426,11 @@ class ThreadCompiler:
         return [run]
 
     def _counterwait(self, effect: p.CounterWait) -> list[Apply]:
-        k, t = self.layout.counter[effect.counter], self.t
+        k, t, edge = self.layout.counter[effect.counter], self.t, BIT if effect.edge else 0
         self.touches.add(("counter", effect.counter))
 
         def run(s: State) -> None:
-            s.tb[t] |= s.counters[k][1]
+            s.tb[t] |= s.counters[k][1] & edge
 
         return [run]
 
@@ -600,6 +602,14 @@ class ThreadCompiler:
             only = self.layout.queue_of(operand.id)
             return lambda s: only
         return self._flat(operand, self.layout.stream)
+
+    def _streams(self, operand: p.Operand) -> list[int]:
+        """Every stream that the operand may be."""
+        assert not isinstance(operand, p.Local)
+        if self.o.environment.one_queue:
+            return [self.layout.queue_of(operand.id)]
+        start = self.layout.stream[operand.id]
+        return list(range(start, start + self.layout.depth(operand.id)))
 
     def _event_read(self, operand: p.Operand) -> Callable[[State], int]:
         if isinstance(operand, p.Local):

@@ -13,6 +13,7 @@ For a queue that one thread alone fills, tests and empties, and whose items are 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,6 +52,12 @@ class QueueForm:
                     nodes[isinstance(node.operation, p.Get)].add((t, i))
         self.handled.pop(self.canonical, None)
         self._normal: dict[tuple[Item, ...], tuple[Item, ...]] = {}
+
+    def from_the_start(self) -> QueueForm:
+        """The same form of a queue that starts empty."""
+        other = copy.copy(self)
+        other.prefilled = False
+        return other
 
     def _handling(self, thread: p.Thread, oid: int) -> bool:
         """Whether each tag's handling only waits and drops, and all end at one node."""

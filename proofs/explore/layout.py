@@ -13,7 +13,7 @@ from typing import Any
 from fencepost.model import program as p
 from fencepost.model.platform import Environment
 from fencepost.proofs.explore.locations import Location
-from fencepost.proofs.explore.state import BIT, ROOT, State
+from fencepost.proofs.explore.state import BIT, ROOT, State, Unsupported
 
 DONE = -2
 """pc of a finished script."""
@@ -23,14 +23,16 @@ MEMO = 8192
 
 
 def walk(value: Any) -> list[Any]:
-    """Every data node below `value`, itself included."""
-    result = [value]
-    if isinstance(value, p.Data):
-        for name in value.__struct_fields__:
-            result += walk(getattr(value, name))
-    elif isinstance(value, tuple):
-        for one in value:
-            result += walk(one)
+    """Every data node below `value`, itself included, in the order of the text."""
+    result: list[Any] = []
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, p.Data):
+            result.append(one)
+            todo += [getattr(one, name) for name in reversed(one.__struct_fields__)]
+        elif one.__class__ is tuple:
+            todo += reversed(one)
     return result
 
 
@@ -99,35 +101,42 @@ class Layout:
                 if isinstance(o, cls):
                     table[i] = len(table)
         self.sizes = sizes
-        everything = [(t, node) for t, thread in enumerate(program.threads) for node in walk(thread.nodes)]
-        self.has_same_bytes = any(isinstance(n, (p.Access, p.Copy)) and n.same_bytes for _, n in everything)
-        self._variables(everything)
-        self.fixed = {self.depth(n.id) for _, n in everything if isinstance(n, p.Slot) and isinstance(n.index, p.Fixed)}
-        self.turn_cap = [max([n.value for u, n in everything if u == t and isinstance(n, p.TurnBelow)], default=0)
-                         for t in range(len(program.threads))]  # fmt: skip
-        self._counters(everything)
-        self._agreed(everything)
+        self._data: dict[type, list[tuple[int, Any]]] = {}
+        """All data nodes of the threads by class, each with its thread."""
+        for t, thread in enumerate(program.threads):
+            for n in walk(thread.nodes):
+                self._data.setdefault(n.__class__, []).append((t, n))
+        self.has_same_bytes = any(n.same_bytes for _, n in self._all(p.Access, p.Copy))
+        self.has_last = p.Last in self._data
+        self._variables()
+        self.fixed = {self.depth(n.id) for _, n in self._all(p.Slot) if isinstance(n.index, p.Fixed)}
+        self.turn_cap = [0] * len(program.threads)
+        for t, n in self._all(p.TurnBelow):
+            self.turn_cap[t] = max(self.turn_cap[t], n.value)
+        self._counters()
+        self._agreed()
         self.travelling_events: set[tuple[str, int | str]] = {
             ("event", v.id)
-            for _, n in everything
-            if isinstance(n, (p.Put, p.CellSet))
+            for _, n in self._all(p.Put, p.CellSet)
             for v in n.values
             if isinstance(v, (p.Obj, p.Slot)) and isinstance(program.objects[v.id], p.Event)
         }
-        self.narrowed = any(
-            getattr(v, "part", None) is not None
-            for _, n in everything
-            for v in ((n.base,) if isinstance(n, p.View) else n.values if isinstance(n, (p.Put, p.CellSet)) else ())
+        self.narrowed = any(n.base.part is not None for _, n in self._all(p.View)) or any(
+            getattr(v, "part", None) is not None for _, n in self._all(p.Put, p.CellSet) for v in n.values
         )
         """Whether a reference to a part of something is kept or handed over."""
         self.heap_events = any(_recorded_elsewhere(thread) for thread in program.threads)
         if self.heap_events:
             self.travelling_events.add(("event", "made in a body"))
-        self._fields(everything)
+        self._fields()
+
+    def _all(self, *classes: type) -> list[tuple[int, Any]]:
+        """(thread, node) of all data nodes of these classes."""
+        return [one for cls in classes for one in self._data.get(cls, ())]
 
     # ------------------------------------------------------------ index variables
 
-    def _variables(self, everything: list[tuple[int, Any]]) -> None:
+    def _variables(self) -> None:
         self.var_depth: list[int] = []
         self._turn_var: dict[tuple[int, int], int] = {}
         self._cursor_var: dict[int, int] = {}
@@ -135,11 +144,9 @@ class Layout:
             if isinstance(o, p.Cursor):
                 self._cursor_var[i] = len(self.var_depth)
                 self.var_depth.append(o.depth)
-        for t, n in everything:
-            if isinstance(n, p.Slot) and isinstance(n.index, p.Turn):
+        for t, n in self._all(p.Slot):
+            if isinstance(n.index, p.Turn):
                 self.turn_var(t, self.depth(n.id))
-            if isinstance(n, p.At) and isinstance(n.index, p.Turn):
-                continue
 
     def depth(self, oid: int) -> int:
         """Slots of a ring; 1 for an object that exists once."""
@@ -169,9 +176,15 @@ class Layout:
         offset = index.offset
         if isinstance(index, p.Var):
             local = index.local
+            if self.by_handle(t, index):
+                raise Unsupported("a pool's handle chooses a slot of a ring; give the pool of=\"row\" a buffer with parts")
             return lambda s: (int(s.locals[t][local]) + offset) % depth
         var = self.turn_var(t, depth) if isinstance(index, p.Turn) else self.cursor_var(index.cursor)
         return lambda s: (s.pos[var] + offset) % depth
+
+    def by_handle(self, t: int, index: p.Index) -> bool:
+        """Whether a pool's handle is the index: tokens are guessed, not numbered."""
+        return isinstance(index, p.Var) and self.program.threads[t].locals[index.local].kind == p.HANDLE
 
     def index_depth(self, t: int, index: p.Index) -> int:
         """Depth of the rings that an index value is for."""
@@ -208,16 +221,15 @@ class Layout:
 
     # ------------------------------------------------------------ counters, agreed choices
 
-    def _counters(self, everything: list[tuple[int, Any]]) -> None:
+    def _counters(self) -> None:
         self._slots: dict[int, list[int | None]] = {i: [] for i in self.counter}
         self._cap: dict[int, int] = dict.fromkeys(self.counter, 0)
-        for t, n in everything:
-            if isinstance(n, (p.CounterWait, p.CounterAtLeast)):
-                who = t if isinstance(n, p.CounterWait) and n.per_turn else None
-                if who not in self._slots[n.counter]:
-                    self._slots[n.counter].append(who)
-                if who is None:
-                    self._cap[n.counter] = max(self._cap[n.counter], n.value)
+        for t, n in self._all(p.CounterWait, p.CounterAtLeast):
+            who = t if isinstance(n, p.CounterWait) and n.per_turn else None
+            if who not in self._slots[n.counter]:
+                self._slots[n.counter].append(who)
+            if who is None:
+                self._cap[n.counter] = max(self._cap[n.counter], n.value)
 
     def counter_add(self, counter: int, values: tuple[int | None, ...], amount: int) -> tuple[int | None, ...]:
         """Add; absolute values stop at the largest constant that a test compares with, None is no longer asked for."""
@@ -229,10 +241,10 @@ class Layout:
         k = self._slots[counter].index(thread)
         return lambda values: values[k] >= value
 
-    def _agreed(self, everything: list[tuple[int, Any]]) -> None:
+    def _agreed(self) -> None:
         askers: dict[str, list[int]] = {}
-        for t, n in everything:
-            if isinstance(n, p.Choose) and n.agreed and t not in askers.setdefault(n.name, []):
+        for t, n in self._all(p.Choose):
+            if n.agreed and t not in askers.setdefault(n.name, []):
                 askers[n.name].append(t)
         self.askers = list(askers.items())
 
@@ -287,7 +299,7 @@ class Layout:
             return ("E", self.event[oid] + (slot or 0))
         return ("M", oid, slot if self.depth(oid) > 1 else None)
 
-    def _fields(self, everything: list[tuple[int, Any]]) -> None:
+    def _fields(self) -> None:
         """Depth of every INDEX field of queue items and cells, from what is stored there."""
         self._blank = [tuple(0 for _ in t.locals) for t in self.program.threads]
         self._index_locals = [
@@ -295,24 +307,24 @@ class Layout:
             for t in self.program.threads
         ]
         self._item_depth: dict[tuple[int, str], tuple[int | None, ...]] = {}
-        for t, n in everything:
-            if isinstance(n, (p.Put, p.CellSet)):
-                key = (n.queue, n.tag) if isinstance(n, p.Put) else (n.cell.id, "")
-                self._item_depth[key] = tuple(
-                    self.index_depth(t, v) if isinstance(v, (p.Turn, p.Var, p.Last, p.Fixed))
-                    else self.program.threads[t].locals[v.id].depth if isinstance(v, p.Local) and self.program.threads[t].locals[v.id].kind == p.INDEX
-                    else None
-                    for v in n.values
-                )  # fmt: skip
+        for t, n in self._all(p.Put, p.CellSet):
+            key = (n.queue, n.tag) if isinstance(n, p.Put) else (n.cell.id, "")
+            self._item_depth[key] = tuple(
+                self.index_depth(t, v) if isinstance(v, (p.Turn, p.Var, p.Last, p.Fixed))
+                else self.program.threads[t].locals[v.id].depth if isinstance(v, p.Local) and self.program.threads[t].locals[v.id].kind == p.INDEX
+                else None
+                for v in n.values
+            )  # fmt: skip
         self._event_ring = {start + k: (start, depth) for start, depth, _ in self._rings["event"] for k in range(depth)}
         self._stream_ring = {start + k: (start, depth) for start, depth, _ in self._rings["stream"] for k in range(depth)}
         depths = {d for rings in self._rings.values() for _, d, _ in rings} | set(self.var_depth)
         depths |= {self.depth(i) for i, o in enumerate(self.program.objects) if isinstance(o, p.Memory)}
         self.depths = sorted(d for d in depths if d > 1 and d not in self.fixed)
         self._reference_var = {d: v for v, d in reversed(list(enumerate(self.var_depth)))}
-        self._event_locals = [[info.kind == p.EVENT for info in t.locals] for t in self.program.threads]
-        self._row_keys: list[dict[Any, tuple[Any, int, int]]] = [{} for _ in self.program.threads]
-        self._cell_keys: dict[int, dict[Any, tuple[Any, int, int]]] = {i: {} for i in self.cell}
+        self._rows: list[tuple[dict[Any, tuple[Any, int, int]], list[bool]]] = [
+            ({}, [info.kind == p.EVENT for info in t.locals]) for t in self.program.threads
+        ]
+        """For each thread: remembered keys of its locals, and which of them are events."""
         self._event_items: dict[tuple[int, str], list[bool]] = {}
         self._turning: dict[int, bool] = {}
         """Whether a queue's items may hold anything that a rotation renames."""
@@ -322,8 +334,15 @@ class Layout:
             for tag, kinds in items:
                 self._event_items[i, tag] = [kind == p.EVENT for kind in kinds]
             self._turning[i] = bool(self.travelling_events) or any(k != p.EVENT for _, kinds in items for k in kinds)
+        self._cells: list[tuple[dict[Any, tuple[Any, int, int]], list[bool]]] = []
+        """The same for each slot of each cell."""
+        for i in self.cell:
+            self._cells += [({}, self._event_items[i, ""])] * self.depth(i)
+        self.queries = bool(self._all(p.EventQuery, p.StreamQuery))
+        self._rare = any(self.turn_cap) or bool(self.pool) or bool(self.askers)
+        self._pairs = bool(self.lock) or bool(self.flag) or bool(self.counter)
         self._turned: dict[Any, tuple[Any, ...]] = {}
-        self._queue_keys: dict[Any, tuple[Any, int, int]] = {}
+        self._queue_keys: list[tuple[int, dict[Any, tuple[Any, int, int]]]] = [(i, {}) for i in self.queue]
         self._item_keys: dict[int, dict[Any, tuple[Any, int, int]]] = {i: {} for i in self.queue}
 
     # ------------------------------------------------------------ start and normal form
@@ -458,50 +477,61 @@ class Layout:
         start, depth = self._stream_ring.get(flat, (0, 0))
         return start + (flat - start - k) % d if depth == d else flat
 
-    def key(self, s: State) -> tuple[Any, int]:
-        """(control, bits): states with equal control are ordered by their bits (fewer bits cover more)."""
+    def key(self, s: State, merged: bool = False) -> tuple[Any, int]:
+        """(control, bits): states with equal control are ordered by their bits (fewer bits cover more).
+
+        `merged` forgets which access the witness is: a write meets whatever a read meets, so reading is one more bit.
+        """
         bits = 1
-        control: list[Any] = [tuple(s.pc), tuple(s.turns), tuple(s.pos), s.witness, s.slot, tuple(s.pools), tuple(s.agreed)]
+        w: Any = s.witness
+        if merged and w is not None:
+            bits = 2 | (not w.write)
+            w = (w.same_bytes, w.epoch)
+        control: list[Any] = [tuple(s.pc), w, s.slot, *s.pos]
+        if self._rare:
+            control += (*s.turns, *s.pools, *s.agreed)
         for b in s.tb:
             bits = bits << 1 | b
         for b in s.streams:
             bits = bits << 1 | b
-        for b in s.calls:
-            bits = bits << 1 | (b & BIT)
-        control.append(tuple(b & ~BIT for b in s.calls) if max(s.calls, default=0) > BIT else ())
-        for flags in s.events:
-            bits = bits << 1 | (flags & BIT)
-        control.append(tuple(flags & ~BIT for flags in s.events) if max(s.events, default=0) > BIT else ())
-        for rows, values, events in zip(self._row_keys, s.locals, self._event_locals, strict=True):
+        if self.queries:
+            for b in s.calls:
+                bits = bits << 1 | (b & BIT)
+            for flags in s.events:
+                bits = bits << 1 | (flags & BIT)
+            control.append(tuple([b & ~BIT for b in s.calls]))
+            control.append(tuple([flags & ~BIT for flags in s.events]))
+        else:
+            for flags in s.events:
+                bits = bits << 1 | flags
+        for (rows, events), values in zip(self._rows, s.locals, strict=True):
             row = rows.get(values) or self._row_key(rows, values, events)
             control.append(row[0])
             bits = bits << row[2] | row[1]
-        for i, q in self.queue.items():
-            queue = s.queues[q]
-            known = self._queue_keys.get((i, queue)) or self._queue_key(i, queue)
-            control.append(known[0])
-            bits = bits << known[2] | known[1]
-        for i, c in self.cell.items():
-            for slot in range(self.depth(i)):
-                vs, b = s.cells[c + slot]
-                bits = bits << 1 | b
-                control.append(vs is None)
-                if vs is not None:
-                    rows = self._cell_keys[i]
-                    row = rows.get(vs) or self._row_key(rows, vs, self._event_items[i, ""])
-                    control.append(row[0])
-                    bits = bits << row[2] | row[1]
-        pairs: tuple[list[tuple[Any, ...]], ...] = (s.locks, s.flags, s.counters)
-        for pair in pairs:
-            for value, b in pair:
-                bits = bits << 1 | b
-                control.append(value)
+        for (i, queues), queue in zip(self._queue_keys, s.queues, strict=True):
+            row = queues.get(queue) or self._queue_key(i, queues, queue)
+            control.append(row[0])
+            bits = bits << row[2] | row[1]
+        for (rows, events), (vs, b) in zip(self._cells, s.cells, strict=True):
+            bits = bits << 1 | b
+            if vs is None:
+                control.append(None)
+            else:
+                row = rows.get(vs) or self._row_key(rows, vs, events)
+                control.append(row[0])
+                bits = bits << row[2] | row[1]
+        if self._pairs:
+            pairs: tuple[list[tuple[Any, ...]], ...] = (s.locks, s.flags, s.counters)
+            for pair in pairs:
+                for value, b in pair:
+                    bits = bits << 1 | b
+                    control.append(value)
         if s.block is not None:
             control.append((s.block[0], *s.block[2:]))
             bits = bits << 1 | s.block[1]
         return tuple(control), bits
 
-    def _queue_key(self, oid: int, queue: tuple[Any, ...]) -> tuple[Any, int, int]:
+    def _queue_key(self, oid: int, known: dict[Any, Any], queue: tuple[Any, ...]) -> tuple[Any, int, int]:
         """(control, bits, number of bits) of a queue's content, remembered: its length costs once per content."""
         items, free, last_get, every = queue
         bits, width = last_get << 1 | every, 2 + len(free)
@@ -514,9 +544,9 @@ class Layout:
             control.append(one)
             bits = bits << more | value
             width += more
-        if len(self._queue_keys) >= MEMO:
-            self._queue_keys.clear()
-        result = self._queue_keys[oid, queue] = (tuple(control), bits, width)
+        if len(known) >= MEMO:
+            known.clear()
+        result = known[queue] = (tuple(control), bits, width)
         return result
 
     def _item_key(self, oid: int, item: tuple[str, int, tuple[Any, ...]]) -> tuple[Any, int, int]:

@@ -25,7 +25,8 @@ class Location(msgspec.Struct, frozen=True):
 
     def label(self, program: p.Program) -> str:
         """A short name for progress lines and certificates."""
-        atom = "" if not self.atom else f"[{' '.join(map(str, self.atom))}]"
+        shown = self.atom[1:] if self.atom[:1] == ("both",) else self.atom
+        atom = "" if not shown else f"[{' '.join(map(str, shown))}]"
         if self.kind == "block":
             owner = "pinned" if self.id is None else program.objects[self.id].name
             return f"blocks of {owner}{atom}"
@@ -58,11 +59,14 @@ def references(operation: p.Operation) -> tuple[p.Operand | p.Index, ...]:
     return operation.values if isinstance(operation, (p.Put, p.CellSet)) else ()
 
 
-def _atoms(parts: list[tuple[p.Thread, p.Part | None]], one_slot: bool) -> list[tuple[str | int, ...]]:
+def _atoms(
+    program: p.Program, parts: list[tuple[p.Thread, p.Part | None]], one_slot: bool, defined: bool = False
+) -> list[tuple[str | int, ...]]:
     """Elementary pieces that the parts in use cut an object into; [()] when it is only used whole.
 
     A state has one position of the location. Where a ring's slot takes it, or nothing rotates it (blocks and tokens),
-    parts by index count as overlapping: `one_slot` is False.
+    parts by index count as overlapping: `one_slot` is False. `defined`: the bytes start with known content, so that
+    nobody asks whether a write by name covers a read by span.
     """
     atoms: set[tuple[str | int, ...]] = set()
     edges: set[int] = set()
@@ -72,19 +76,34 @@ def _atoms(parts: list[tuple[p.Thread, p.Part | None]], one_slot: bool) -> list[
         elif isinstance(part, p.Span):
             edges |= {part.start, part.stop}
         elif isinstance(part, p.At):
-            atom = _at_atom(thread, part)
+            atom = _at_atom(program, thread, part)
             atoms.add(atom if one_slot or atom[0] != "index" else ("any",))
     cuts = sorted(edges)
-    atoms |= {("span", a, b) for a, b in zip(cuts, cuts[1:], strict=False)}
-    return sorted(atoms, key=str) or [()]
+    spans = list(zip(cuts, cuts[1:], strict=False))
+    names = sorted(str(atom[1]) for atom in atoms if atom[0] == "name")
+    if not (defined and names and spans):
+        return sorted([*atoms, *(("span", a, b) for a, b in spans)], key=str) or [()]
+    # A byte has its place among the names and its place among the spans, and may lie outside of either.
+    both: list[tuple[str | int, ...]] = [("both", n, a, b) for n in ("", *names) for a, b in ((-1, -1), *spans)]
+    return [*sorted((atom for atom in atoms if atom[0] != "name"), key=str), *both]
 
 
-def _at_atom(thread: p.Thread, part: p.At) -> tuple[str | int, ...]:
+def row_pool(program: p.Program, info: p.LocalInfo) -> int | None:
+    """The pool that a handle is of. Of one that a queue or cell gave it is known when there is one pool of rows."""
+    if info.pool is not None or info.kind != p.HANDLE:
+        return info.pool
+    pools = [i for i, o in enumerate(program.objects) if isinstance(o, p.Pool) and o.of == "row"]
+    return pools[0] if len(pools) == 1 else None
+
+
+def _at_atom(program: p.Program, thread: p.Thread, part: p.At) -> tuple[str | int, ...]:
     if isinstance(part.index, p.Var):
         info = thread.locals[part.index.local]
-        if info.pool is not None:
-            return ("token", info.pool)
-        return ("index", info.depth or 0)
+        pool = row_pool(program, info)
+        if pool is not None:
+            return ("token", pool)
+        if info.kind != p.HANDLE:
+            return ("index", info.depth or 0)
     return ("any",)
 
 
@@ -117,7 +136,7 @@ def locations(program: p.Program) -> list[Location]:
     result: list[Location] = []
     for o, parts in memory.items():
         ring = getattr(program.objects[o], "depth", None)
-        result += [Location("memory", o, a) for a in _atoms(parts, one_slot=not ring or ring == 1)]
-    result += [Location("block", o, a) for o in owners for a in _atoms(loose, one_slot=False)]
-    result += [Location("pool", o, a) for o in pools for a in _atoms(loose, one_slot=False)]
+        result += [Location("memory", o, a) for a in _atoms(program, parts, not ring or ring == 1, defined=True)]
+    result += [Location("block", o, a) for o in owners for a in _atoms(program, loose, one_slot=False)]
+    result += [Location("pool", o, a) for o in pools for a in _atoms(program, loose, one_slot=False)]
     return result

@@ -6,17 +6,29 @@ that the host allocator cannot attribute (S84); ("M", object, slot) = a referenc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.proofs.explore.layout import Layout
-from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.locations import Location, row_pool
 from fencepost.proofs.explore.state import BIT, State, Witness
 
 Apply = Callable[[State], "list[State] | None"]
 Judge = Callable[[State, int], "list[State] | None"]
+FORKS, DROPS = "forks", "drops"
+"""Attributes of an `Apply`: it may return several states or find a hazard; the locals that it drops."""
+
+
+def forks(apply: Apply) -> Apply:
+    """Mark an effect that may return several states or find a hazard."""
+    setattr(apply, FORKS, True)
+    return apply
+
+
+HOST = -1
+"""In place of a stream: the thread accesses memory itself."""
 ANY_SLOT = -1
 """Slot of an access that covers every slot or index of the location's object."""
 
@@ -24,7 +36,16 @@ ANY_SLOT = -1
 class LocationRules:
     """How one thread's operations touch the location."""
 
-    def __init__(self, location: Location | None, layout: Layout, t: int, touches: set[Any], met: list[bool]) -> None:
+    def __init__(
+        self, location: Location | None, layout: Layout, t: int, touches: set[Any], met: list[bool],
+        accessors: set[tuple[int, int]], holders: frozenset[tuple[int, int]],
+    ) -> None:  # fmt: skip
+        """`accessors` collects who may access the location: (thread, stream), or (thread, HOST) for the thread itself.
+
+        `holders`: the locals that may refer to it, with their threads.
+        """
+        self.accessors = accessors
+        self.holders = holders
         self.location = location
         self.layout = layout
         self.t = t
@@ -41,7 +62,7 @@ class LocationRules:
             return None
         if isinstance(target, p.Local):
             inside = self._part(target.part)
-            if inside is None:
+            if inside is None or (self.t, target.id) not in self.holders:
                 return None
             covers, t, i, kind, oid = inside, self.t, target.id, location.kind, location.id
 
@@ -60,8 +81,10 @@ class LocationRules:
         part = self._part(target.part)
         if part is None or isinstance(target, p.Obj):
             return part
-        index = self.layout.index(self.t, target.index, self.layout.depth(target.id))
         inner = part
+        if self.layout.by_handle(self.t, target.index):
+            return lambda s: None if inner(s) is None else ANY_SLOT
+        index = self.layout.index(self.t, target.index, self.layout.depth(target.id))
         return lambda s: None if inner(s) is None else index(s)
 
     def _part(self, part: p.Part | None) -> Callable[[State], int | None] | None:
@@ -70,17 +93,17 @@ class LocationRules:
         atom = self.location.atom
         kind = atom[0] if atom else ""
         whole = ANY_SLOT if kind == "index" else 0
-        if isinstance(part, p.Named) and kind == "name":
+        if isinstance(part, p.Named) and kind in ("name", "both"):
             return (lambda s: 0) if part.name == atom[1] else None
-        if isinstance(part, p.Span) and kind == "span":
-            lo, hi = int(atom[1]), int(atom[2])
-            return (lambda s: 0) if part.start <= lo and hi <= part.stop else None
+        if isinstance(part, p.Span) and kind in ("span", "both"):
+            lo, hi = int(atom[-2]), int(atom[-1])
+            return (lambda s: 0) if part.start <= lo and hi <= part.stop and lo < hi else None
         if isinstance(part, p.At) and isinstance(part.index, p.Var):
             info = self.layout.program.threads[self.t].locals[part.index.local]
             t, local = self.t, part.index.local
-            if kind == "token" and info.pool == atom[1]:
+            if kind == "token" and row_pool(self.layout.program, info) == atom[1]:
                 return lambda s: 0 if s.locals[t][local] else None
-            if kind == "index" and info.pool is None and info.depth == atom[1]:
+            if kind == "index" and info.kind == p.INDEX and info.depth == atom[1]:
                 return self.layout.index(t, part.index, info.depth or 1)
         return lambda s: whole
 
@@ -144,6 +167,7 @@ class LocationRules:
             judge = self._judge(which, access)
             if judge is None:
                 continue
+            self.accessors.add((t, HOST))
 
             def run(s: State, judge: Judge = judge) -> list[State] | None:
                 states = judge(s, s.tb[t])
@@ -151,17 +175,33 @@ class LocationRules:
                     states[1].tb[t] = BIT
                 return states
 
-            result.append(run)
+            result.append(forks(run))
         return result
 
-    def item(self, accesses: tuple[p.Access, ...], stream: Callable[[State], int]) -> list[Apply]:
-        """Accesses by one device item: they never conflict with each other, and the item's end is the stream's tail."""
+    def item(
+        self, accesses: tuple[p.Access, ...], stream: Callable[[State], int], streams: Iterable[int]
+    ) -> list[Apply]:
+        """Accesses by one device item: they never conflict with each other, and the item's end is the stream's tail.
+
+        `streams`: every stream that `stream` may say.
+        """
         ordered = sorted(enumerate(accesses), key=lambda item: item[1].mode == "w")
-        judges = [j for which, access in ordered if (j := self._judge(which, access)) is not None]
-        if not judges:
+        judged = [(j, access.target) for which, access in ordered if (j := self._judge(which, access)) is not None]
+        if not judged:
             return []
+        self.accessors |= {(self.t, flat) for flat in streams}
+        judges = [j for j, _ in judged]
+        locals_ = [target.id for _, target in judged if isinstance(target, p.Local)]
+        t, only = self.t, locals_ if len(locals_) == len(judged) else None
 
         def run(s: State) -> list[State] | None:
+            if only is not None:
+                row = s.locals[t]
+                for i in only:
+                    if row[i]:
+                        break
+                else:
+                    return None  # other bytes
             if s.witness is not None:
                 bit = s.streams[stream(s)]
                 for judge in judges:
@@ -182,7 +222,7 @@ class LocationRules:
                     chosen.append(new)
             return [s, *chosen]
 
-        return [run]
+        return [forks(run)]
 
     # ------------------------------------------------------------ references
 
@@ -193,18 +233,21 @@ class LocationRules:
 
     def hold(self, s: State, values: tuple[Any, ...]) -> None:
         """One more reference to the tenant for each value that is one."""
-        if s.block is not None:
+        if s.block is not None and any(values):
             n = sum(1 for v in values if v.__class__ is Tenant)
             if n:
                 s.block = (s.block[0] + n, *s.block[1:])
 
     def loose(self, s: State, values: tuple[Any, ...]) -> None:
         """References end; the last one frees the block (S63, S65, S80)."""
-        if s.block is None:
+        if s.block is None or not any(values):
             return
         n = sum(1 for v in values if v.__class__ is Tenant)
-        if not n:
-            return
+        if n:
+            self._loosened(s, n)
+
+    def _loosened(self, s: State, n: int) -> None:
+        assert s.block is not None
         refs, free, uses, defined, owner = s.block
         refs -= n
         free |= s.tb[self.t]  # every decrement comes before the free
@@ -217,6 +260,8 @@ class LocationRules:
 
     def _set(self, s: State, local: int, value: Any) -> None:
         values = s.locals[self.t]
+        if values[local] is value:
+            return
         s.locals[self.t] = (*values[:local], value, *values[local + 1 :])
 
     def alloc(self, effect: p.Alloc, stream: Callable[[State], int] | None) -> list[Apply]:
@@ -244,12 +289,12 @@ class LocationRules:
             got.mark(("got", node))
             return [s, got]
 
-        return [run]
+        return [forks(run)]
 
     def view(self, effect: p.View) -> list[Apply]:
         """A view holds the block too."""
         base, t, local = effect.base, self.t, effect.local
-        attributed = effect.attributed
+        attributed, held = effect.attributed, effect.held
         self.mark_references()
 
         def run(s: State) -> None:
@@ -260,24 +305,41 @@ class LocationRules:
                 if isinstance(base, p.Slot):
                     slot = self.layout.index(t, base.index, self.layout.depth(base.id))(s)
                 value = self.layout.reference(base.id, slot)
-            if value.__class__ is Tenant:
+            if value.__class__ is Tenant and held:
                 self.hold(s, (value,))
                 value = Tenant(value if attributed else 2)
+            elif value.__class__ is Tenant:
+                value = int(value)  # reaches the byte and counts as no reference
             self._set(s, local, value)
 
         return [run]
 
     def drop(self, effect: p.Drop) -> list[Apply]:
         """The reference of a local ends."""
-        t, local = self.t, effect.local
         self.mark_references()
+        return [self.drops((effect.local,))]
+
+    def drops(self, locals_: tuple[int, ...]) -> Apply:
+        """The references of several locals end, one right behind the other."""
+        t = self.t
 
         def run(s: State) -> None:
-            value = s.locals[t][local]
-            self._set(s, local, 0)
-            self.loose(s, (value,))
+            row, n = s.locals[t], 0
+            new: list[Any] | None = None
+            for i in locals_:
+                value = row[i]
+                if value:
+                    if new is None:
+                        new = list(row)
+                    new[i] = 0
+                    n += value.__class__ is Tenant
+            if new is not None:
+                s.locals[t] = tuple(new)
+                if n:
+                    self._loosened(s, n)
 
-        return [run]
+        setattr(run, DROPS, locals_)
+        return run
 
     def note_use(self, effect: e.NoteUse, stream: Callable[[State], int]) -> list[Apply]:
         """The allocator learns of a use: record_stream, or a copy_ from or to a pinned block it can attribute."""
@@ -341,7 +403,7 @@ class LocationRules:
                 result.append(n)
             return result
 
-        return [run]
+        return [forks(run)]
 
     def give(self, effect: p.Give, after: Callable[[State], int] | None) -> list[Apply]:
         """A token goes back with what its giver and its event carry."""

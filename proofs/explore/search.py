@@ -6,7 +6,9 @@ latest (so every cycle has a fully expanded state). `Reach` is what a search lea
 
 from __future__ import annotations
 
+import copy
 import heapq
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,10 +19,18 @@ from fencepost.proofs.explore.compile import Apply, AskNode, Compiler, DoNode
 from fencepost.proofs.explore.fifo import queue_forms
 from fencepost.proofs.explore.layout import DONE
 from fencepost.proofs.explore.locations import Location
-from fencepost.proofs.explore.memory import LocationRules
+from fencepost.proofs.explore.memory import DROPS, FORKS, HOST, LocationRules
+from fencepost.proofs.explore.reduction import visible
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.slicing import dropped
 from fencepost.proofs.explore.state import ROOT, State
+
+Row = list[tuple[int, State]]
+"""The minimal states of one control, each behind its bits."""
+Piece = tuple[tuple[Apply, ...], "Apply | None"]
+"""Effects that neither branch nor find a hazard, and one behind them that may."""
+Straight = tuple[tuple[int, ...], tuple[Piece, ...], int]
+"""Nodes that run at once, their effects, and the node behind them."""
 
 
 class OutOfBudget(Exception):
@@ -35,6 +45,8 @@ class Budget(msgspec.Struct):
     used: int = 0
     started: float = msgspec.field(default_factory=time.monotonic)
     progress: Callable[[str], None] | None = None
+    first: bool = False
+    """Whether a search ends at its first hazard (the question is only whether there is one)."""
 
     def spend(self, where: str) -> None:
         """Count one stored state; raises `OutOfBudget`."""
@@ -56,13 +68,26 @@ class Found(msgspec.Struct, frozen=True):
     first: tuple[int, int] | None
     second: tuple[int, int]
     steps: tuple[tuple[int, int, str | None, bool], ...]
+    which: tuple[int, int] = (0, 0)
+    """Number of each access within its operation."""
+
+    @property
+    def length(self) -> tuple[int, int]:
+        """(turns begun, host operations) of the path."""
+        ended: dict[int, int] = {}
+        turns = set()
+        for t, node, _, _ in self.steps:
+            turns.add((t, ended.get(t, 0)))
+            if node < 0:
+                ended[t] = ended.get(t, 0) + 1
+        return len(turns), sum(node >= 0 for _, node, _, _ in self.steps)
 
 
 class Reach(msgspec.Struct):
     """Result of one search."""
 
     location: Location | None
-    states: dict[Any, list[tuple[int, State]]]
+    states: dict[Any, Row]
     hazards: list[Found]
     stuck: list[tuple[tuple[int, int, str | None, bool], ...]]
     """Paths to states from which no thread can move."""
@@ -78,37 +103,28 @@ class Reach(msgspec.Struct):
         return sum(len(v) for v in self.states.values())
 
 
-def _seen(t: int, what: Any, users: dict[Any, set[int]]) -> bool:
-    """Whether the order of a step of thread `t` that touches `what` and of other threads' steps can matter.
-
-    The one putter and the one getter of a queue commute wherever both can move: they work at its two ends, and a put
-    that waits for a slot is not enabled yet. Only a test by the other side, or a second putter or getter, tells.
-    """
-    if not isinstance(what, tuple) or what[0] not in ("put", "get", "test"):
-        return len(users[what]) > 1
-    put, get, test = (users.get((kind, what[1]), set()) for kind in ("put", "get", "test"))
-    if what[0] == "test":
-        return bool((put | get) - {t})
-    return len(put if what[0] == "put" else get) > 1 or bool(test - {t})
-
-
 class Search:
     """Transition relation of one program for one location, and the search over it."""
 
     def __init__(
         self, setting: Setting, location: Location | None, sliced: bool = True, reduce: bool = True,
-        spared: tuple[int, str] | None = None,
+        spared: tuple[int, str] | None = None, proof: bool = False,
     ) -> None:  # fmt: skip
         """`sliced` passes over operations that cannot matter; `reduce` runs steps that no other thread can see at once.
 
-        Both off is the plain search, for comparison. `spared`: a tag of a queue that no normal form forgets.
+        Both off is the plain search, for comparison. `spared`: a tag of a queue that no normal form forgets. `proof`
+        only asks whether there is a hazard: it ends at the first one, runs threads that others keep going at once
+        even at the start of a turn, and forgets which access the witness is. Its runs are no shortest ones.
         """
         self.setting = setting
         self.spared = spared
+        self.proof = proof
         compiler = Compiler(setting, location)
         self.program = program = setting.program
         self.met = compiler.met
         """Not empty once two conflicting accesses of the location happened, ordered or not."""
+        self.accessors = compiler.accessors
+        """Who may access the location."""
         self.location = location
         self.reduce = reduce
         self.layout = compiler.layout
@@ -119,25 +135,42 @@ class Search:
         ]
         self.setups = [t for t, thread in enumerate(program.threads) if thread.kind == "setup"]
         self.loops = [thread.kind == "loop" for thread in program.threads]
-        seen: dict[Any, set[int]] = {}
-        for t, nodes in enumerate(self.code):
-            for node in nodes:
-                for what in node.touches if node is not None else ():
-                    seen.setdefault(what, set()).add(t)
-        self.visible = [
-            [node is not None and any(_seen(t, what, seen) for what in node.touches) for node in nodes]
-            for t, nodes in enumerate(self.code)
-        ]
-        self.rules = [LocationRules(location, self.layout, t, set(), []) for t in range(len(program.threads))]
-        self.forms = queue_forms(program, self.layout, spared)
+        self.visible = visible(self.code)
+        self.eager = setting.driven if proof else [False] * len(program.threads)
+        self.split = location is not None and location.kind != "memory"
+        """Whether a macro step ends where paths through the turn meet: then all states share what lies behind."""
+        self.covering = True
+        """Whether a state with fewer bits stands for one with more."""
+        self.prune = location is not None
+        """Whether paths end as soon as nothing can happen any more."""
+        self.rules = [LocationRules(location, self.layout, t, set(), [], set(), frozenset()) for t in range(len(program.threads))]
+        self.forms = setting.forms if spared is None else queue_forms(program, self.layout, spared)
         if location is None and spared is None:
-            for form in self.forms:
-                form.prefilled = False  # the first turns count here: which answers a test ever gets
-        self.blocks: list[dict[int, tuple[tuple[int, ...], tuple[Apply, ...], int]]] = [{} for _ in program.threads]
+            # The first turns count here: which answers a test ever gets.
+            self.forms = [form.from_the_start() for form in self.forms]
+        self.blocks: list[dict[int, Straight]] = [{} for _ in program.threads]
         self.joins = [self._joins(t) for t in range(len(program.threads))]
         self.merged: list[State] = []
         """Paths that met another one within the last macro steps."""
         self.agents = [t for t, thread in enumerate(program.threads) if thread.kind != "setup"]
+
+    def listing(self) -> Search:
+        """The same transitions for a search that finds every hazard; its runs are no shortest ones if `hurried`."""
+        other = copy.copy(self)
+        other.proof = False
+        return other
+
+    @property
+    def hurried(self) -> bool:
+        """Whether some threads run at once even at the start of a turn."""
+        return any(self.eager[t] for t in self.agents)
+
+    def shortest(self, covering: bool = True) -> Search:
+        """The same transitions for a search that finds shortest runs; without `covering` equal states alone are one."""
+        other = self.listing()
+        other.eager = [False] * len(self.eager)
+        other.covering = covering
+        return other
 
     def skip(self, t: int, node: int) -> int:
         """The first node from `node` on that is not passed over."""
@@ -171,6 +204,10 @@ class Search:
         for form in self.forms:
             form.normalise(s)
 
+    def key(self, s: State) -> tuple[Any, int]:
+        """(control, bits) of `s`, as `Reach.states` enters it."""
+        return self.layout.key(s, self.proof)
+
     # ------------------------------------------------------------ transitions
 
     def _runnable(self, s: State) -> list[int]:
@@ -194,8 +231,9 @@ class Search:
         runnable = self._runnable(s)
         for t in runnable if self.reduce else ():
             # Not at the start of a turn: every cycle passes one, and there all threads are expanded, so none starves.
+            # (Of threads that others keep going it need not be their own: see reduction.py.)
             pc = s.pc[t]
-            if pc >= 0 and pc != self.entry[t] and not self.visible[t][pc] and self.ready(s, t):
+            if pc >= 0 and (pc != self.entry[t] or self.eager[t]) and not self.visible[t][pc] and self.ready(s, t):
                 runnable = [t]
                 break
         for t in runnable:
@@ -204,46 +242,64 @@ class Search:
 
     def _macro(self, s: State, t: int) -> Iterator[State]:
         """Run thread `t` until another thread could notice, or to the end of its turn; paths that meet are merged."""
-        code, visible, joins = self.code[t], self.visible[t], self.joins[t]
-        count = 0
-        todo = [(0, 0, s.copy())]
+        visible, joins = self.visible[t], self.joins[t]
+        count, prune = 0, self.prune
+        todo: list[tuple[int, int, State]] = []
         met: dict[Any, list[int]] = {}
-        while todo:
-            _, number, one = heapq.heappop(todo)
+        first, one = True, s.copy()
+        while True:
             pc = one.pc[t]
+            results: list[State] = []
             if pc < 0:
                 self._end(one, t)
                 yield one
-                continue
-            if number and (not self.reduce or visible[pc] or not self.ready(one, t)):
+            elif first or (self.reduce and not visible[pc] and self.ready(one, t)):
+                if pc in joins and not first:
+                    if self.split:
+                        yield one
+                    elif not self._covered(met, one):
+                        results = self._node(one, t, pc)
+                else:
+                    results = self._node(one, t, pc, int(first and pc == self.entry[t]))
+            else:
                 yield one
-                continue
-            if pc in joins and number:
-                control, bits = self.layout.key(one)
-                row = met.setdefault(control, [])
-                if any(other & bits == other for other in row):
-                    self.merged.append(one)
-                    continue
-                row.append(bits)
-            node = code[pc]
-            for n in self._ask(one, t, pc, node) if isinstance(node, AskNode) else self._block(one, t, pc):
+            first = False
+            for n in results:
                 if n.hazard is not None and n.hazard[0] != "same bytes":
                     yield n
-                else:
+                elif not (prune and n.hazard is None and self.closed(n)):
                     count += 1
                     heapq.heappush(todo, (n.trail[3], count, n))
+            if not todo:
+                return
+            _, _, one = heapq.heappop(todo)
 
-    def _ask(self, s: State, t: int, pc: int, node: AskNode) -> list[State]:
+    def _covered(self, met: dict[Any, list[int]], one: State) -> bool:
+        """Whether a path with fewer bits was at the same node before; otherwise `one` is remembered there."""
+        control, bits = self.key(one)
+        row = met.setdefault(control, [])
+        if any(other & bits == other for other in row) if self.covering else bits in row:
+            self.merged.append(one)
+            return True
+        row.append(bits)
+        return False
+
+    def _node(self, s: State, t: int, pc: int, begins: int = 0) -> list[State]:
+        """Run node `pc`; `begins` is 1 where a turn begins with it."""
+        node = self.code[t][pc]
+        return self._ask(s, t, pc, node, begins) if isinstance(node, AskNode) else self._block(s, t, pc, begins)
+
+    def _ask(self, s: State, t: int, pc: int, node: AskNode, begins: int) -> list[State]:
         result = []
         for answer, n in node.answers(s):
             if answer in node.branches:
-                n.mark((t, pc, answer), 0, 1)
+                n.mark((t, pc, answer), begins, 1)
                 n.pc[t] = node.branches[answer]
                 result.append(n)
         return result
 
-    def _straight(self, t: int, pc: int) -> tuple[tuple[int, ...], tuple[Apply, ...], int]:
-        """The operations from `pc` on that run without another thread noticing: (nodes, their effects, next node)."""
+    def _straight(self, t: int, pc: int) -> Straight:
+        """The operations from `pc` on that run without another thread noticing."""
         code, visible = self.code[t], self.visible[t]
         nodes: list[int] = []
         effects: list[Apply] = []
@@ -257,36 +313,55 @@ class Search:
             nodes.append(at)
             effects += node.effects
             at = node.next
-        return tuple(nodes), tuple(effects), at
+        return tuple(nodes), self._pieces(t, effects), at
 
-    def _block(self, s: State, t: int, pc: int) -> list[State]:
+    def _pieces(self, t: int, effects: list[Apply]) -> tuple[Piece, ...]:
+        """The effects in pieces that end where one may branch or find a hazard; drops in a row become one."""
+        pieces: list[Piece] = []
+        plain: list[Apply] = []
+        drops: list[int] = []
+        for effect in [*effects, None]:
+            dropped_here = getattr(effect, DROPS, None)
+            if dropped_here is not None:
+                drops += dropped_here
+                continue
+            if drops:
+                plain.append(self.rules[t].drops(tuple(drops)))
+                drops = []
+            if effect is None or getattr(effect, FORKS, False):
+                pieces.append((tuple(plain), effect))
+                plain = []
+            else:
+                plain.append(effect)
+        return tuple(pieces)
+
+    def _block(self, s: State, t: int, pc: int, begins: int) -> list[State]:
         straight = self.blocks[t].get(pc)
         if straight is None:
             straight = self.blocks[t][pc] = self._straight(t, pc)
-        nodes, effects, s.pc[t] = straight
-        s.mark((t, nodes), 0, len(nodes))
-        states = [s]
-        for effect in effects:
-            if len(states) == 1:
-                one = states[0]
-                if one.hazard is not None and one.hazard[0] != "same bytes":
-                    return states
-                states = effect(one) or states
-                continue
-            done: list[State] = []
-            for one in states:
-                if one.hazard is not None and one.hazard[0] != "same bytes":
-                    done.append(one)
-                else:
-                    done += effect(one) or (one,)
-            states = done
-        return states
+        nodes, pieces, s.pc[t] = straight
+        s.mark((t, nodes), begins, len(nodes))
+        live = [s]
+        ended: list[State] = []
+        for plain, fork in pieces:
+            for one in live:
+                for effect in plain:
+                    if effect(one) is not None:
+                        raise AssertionError("an effect that branches is not marked so")
+            if fork is None:
+                break
+            after: list[State] = []
+            for one in live:
+                for n in fork(one) or (one,):
+                    (after if n.hazard is None or n.hazard[0] == "same bytes" else ended).append(n)
+            live = after
+        return ended + live if ended else live
 
     def _end(self, s: State, t: int) -> None:
         if s.block is not None:
             self.rules[t].loose(s, s.locals[t])  # the turn's scope ends
         self.layout.end_turn(s, t, self.entry[t] if self.loops[t] else DONE)
-        s.mark((t, -1), 1)
+        s.mark((t, -1), int(self.entry[t] < 0))
         if t in self.setups and all(s.pc[u] == DONE for u in self.setups) and any(s.tb[u] for u in self.setups):
             s.tb = [1] * len(s.tb)  # setup -> start of every thread
 
@@ -295,13 +370,17 @@ class Search:
 
         A search that goes on past the point where the witness is known to everybody, and stops at the first meeting.
         """
+        if not self.met and self.prune:
+            whole = copy.copy(self)
+            whole.prune = False
+            return whole.meets(budget)
         met = self.met
         seen: dict[Any, list[int]] = {}
         todo = [self.start()]
         while todo and not met:
             for n in self.successors(todo.pop()):
                 self.normalise(n)
-                control, bits = self.layout.key(n)
+                control, bits = self.key(n)
                 row = seen.setdefault(control, [])
                 if not any(other & bits == other for other in row):
                     row.append(bits)
@@ -310,39 +389,63 @@ class Search:
         return bool(met)
 
     def closed(self, s: State) -> bool:
-        """Everything later is ordered after the witness: all live threads carry it (later work is enqueued by them)."""
-        return s.witness is not None and all(b or pc == DONE for b, pc in zip(s.tb, s.pc, strict=True))
+        """Everything later is ordered after the witness: whoever may access the location carries it.
+
+        A stream that carries it keeps it, and what a thread that carries it enqueues starts after the call.
+        """
+        if s.witness is None:
+            return False
+        for t, stream in self.accessors:  # noqa: SIM110 (asked of every state, and a generator costs)
+            if not (s.tb[t] or (stream != HOST and s.streams[stream]) or s.pc[t] == DONE):
+                return False
+        return True
 
     # ------------------------------------------------------------ search
 
-    def run(self, budget: Budget) -> Reach:
-        """Explore everything from the start, fewest turns and steps first."""
+    def run(self, budget: Budget, until: Callable[[Found], bool] | None = None, turns: float = math.inf) -> Reach:
+        """Explore everything from the start, fewest turns and steps first.
+
+        `until` gets the hazards from the shortest run on, and ends the search by returning true; runs of more than
+        `turns` turns are left out.
+        """
         reach = Reach(self.location, {}, [], [], [], set(), set(), set())
         where = self.location.label(self.program) if self.location is not None else "control"
         start = self.start()
-        heap = [(0, 0, 0, start, self._store(reach, start))]
+        heap: list[tuple[int, int, int, State, Row | None]] = [(0, 0, 0, start, self._store(reach, start))]
         seen: set[Any] = set()
         count = 0
         while heap:
             _, _, _, s, row = heapq.heappop(heap)
+            if until is not None and s.hazard is not None:
+                kind, first, second, which = self._pair(s)
+                if until(Found(kind, first, second, self._steps(s), which)):
+                    return reach
+                continue
             if row is None or not any(x is s for _, x in row):
                 continue  # covered since it was queued
             moved = False
             for n in self.successors(s):
                 moved = True
+                if n.trail[2] > turns:
+                    continue
                 if self.location is None:
                     self._note(reach, n, s)
                 if n.hazard is not None:
-                    kind, node = n.hazard[:2]
-                    w = n.witness if kind != "EMPTY" else None
-                    steps = self._steps(n)
-                    t = next(u for u, at, _, _ in reversed(steps) if at == node)
-                    mark = (n.hazard, w and w[:-1], t)
-                    if mark not in seen:
-                        seen.add(mark)
-                        first = (w.thread, w.node) if w is not None else None
-                        reach.hazards.append(Found(kind, first, (t, node), steps))
+                    pair = kind, first, second, which = self._pair(n)
+                    if self.proof:
+                        reach.hazards.append(Found(kind, first, second, (), which))
+                        return reach
+                    if until is not None or pair not in seen:
+                        steps = self._steps(n)
+                        if until is not None:
+                            count += 1
+                            heapq.heappush(heap, (n.trail[2], sum(at >= 0 for _, at, _, _ in steps), count, n.copy(), None))
+                        if pair not in seen:
+                            seen.add(pair)
+                            reach.hazards.append(Found(kind, first, second, steps, which))
                     if kind != "same bytes":
+                        if budget.first:
+                            return reach
                         continue
                     n.hazard = None
                 if self.closed(n):
@@ -352,12 +455,14 @@ class Search:
                 if row is not None:
                     budget.spend(where)
                     count += 1
-                    heapq.heappush(heap, (n.trail[2], n.trail[3], count, n, row))
+                    # Towards a hazard, if one is all that is asked for: first where a witness is chosen.
+                    cost = (n.witness is None, n.trail[2]) if self.proof else (n.trail[2], n.trail[3])
+                    heapq.heappush(heap, (*cost, count, n, row))
             if self.location is None:
                 for n in self.merged:
                     self._note(reach, n, s)
             self.merged.clear()
-            if not moved and any(s.pc[t] != DONE for t in self.agents):
+            if not moved and self.location is None and any(s.pc[t] != DONE for t in self.agents):
                 spins = any(self.ready(s, t) for t in self._runnable(s))
                 (reach.spinning if spins else reach.stuck).append(self._steps(s))
         if self.location is None:  # nobody asks the other searches what they reach
@@ -388,10 +493,15 @@ class Search:
                     reach.nodes.add((t, head))
                     head = thread.nodes[head].next  # type: ignore[union-attr]
 
-    def _store(self, reach: Reach, s: State) -> list[tuple[int, State]] | None:
+    def _store(self, reach: Reach, s: State) -> Row | None:
         """Enter `s` unless a stored state covers it; drop what it covers. Returns the row that `s` is in."""
-        control, bits = self.layout.key(s)
+        control, bits = self.key(s)
         row = reach.states.setdefault(control, [])
+        if not self.covering:
+            if any(other == bits for other, _ in row):
+                return None
+            row.append((bits, s))
+            return row
         for other, _ in row:
             if other & bits == other:
                 return None
@@ -414,6 +524,18 @@ class Search:
                 reach.turns.add(entry[0])
             else:
                 reach.nodes |= {(entry[0], node) for node in entry[1]}
+
+    @staticmethod
+    def _pair(n: State) -> tuple[str, tuple[int, int] | None, tuple[int, int], tuple[int, int]]:
+        """Kind, first and second access of the hazard of `n`, and their numbers: the last step of its path found it."""
+        assert n.hazard is not None
+        kind, node = n.hazard[:2]
+        w = n.witness if kind != "EMPTY" else None
+        at = n.trail
+        while at[0][0] == "got":
+            at = at[1]
+        which = (w.which if w is not None else 0, n.hazard[2] if len(n.hazard) > 2 else 0)
+        return kind, (w.thread, w.node) if w is not None else None, (at[0][0], node), which
 
     @staticmethod
     def _steps(s: State) -> tuple[tuple[int, int, str | None, bool], ...]:

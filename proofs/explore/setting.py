@@ -9,7 +9,10 @@ from fencepost.model.effects import Effect
 from fencepost.model.operations import Context, lower
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 from fencepost.proofs import edits
-from fencepost.proofs.explore.layout import Layout
+from fencepost.proofs.explore.fifo import QueueForm, queue_forms
+from fencepost.proofs.explore.flow import Flow
+from fencepost.proofs.explore.layout import Layout, walk
+from fencepost.proofs.explore.reduction import driven
 from fencepost.proofs.explore.slicing import Slicer
 
 
@@ -30,6 +33,22 @@ class Setting:
         asked = {type(n.question) for t in program.threads for n in t.nodes if isinstance(n, p.Ask)}
         self.queries = bool(asked & {p.EventQuery, p.StreamQuery})
         self.slicer = Slicer(program, self.lowered)
+        self.driven = driven(program)
+        self.flow = Flow(program)
+        self._forms: list[QueueForm] | None = None
+        self.cursors = {
+            (t, i): frozenset(("cursor", n.cursor) for n in walk(node) if isinstance(n, p.Last))
+            for t, thread in enumerate(program.threads)
+            for i, node in enumerate(thread.nodes)
+        } if self.layout.has_last else {}
+        """The cursors that each node looks at (none that is left out looks at any)."""
+
+    @property
+    def forms(self) -> list[QueueForm]:
+        """The normal forms of the program's queues."""
+        if self._forms is None:
+            self._forms = queue_forms(self.program, self.layout)
+        return self._forms
 
     def without(self, t: int, node: int) -> Setting:
         """The setting of the program without the synchronisation at `node` of thread `t`.
@@ -39,4 +58,5 @@ class Setting:
         other = copy.copy(self)
         other.program = edits.without(self.program, t, node)
         other.lowered = {**self.lowered, (t, node): ()}
+        other._forms = None
         return other

@@ -20,6 +20,10 @@ PENDING = 2
 """Stream call flags: BIT, the calls that put work or a wait there carry the witness; PENDING, it may still be busy."""
 
 
+class Unsupported(Exception):
+    """A construct that the explorer cannot decide; the answer is UNKNOWN with this text."""
+
+
 class Witness(NamedTuple):
     """The guessed access. `slot`: the ring slot (or index) it touched, 0 after normalisation."""
 

@@ -1,0 +1,71 @@
+"""`fencepost repair`: the cheapest sets of additions that mend a refuted design, each proved sufficient."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from fencepost.commands.options import known
+from fencepost.errors import InputError
+
+if TYPE_CHECKING:
+    from fencepost.check import Case
+    from fencepost.proofs.waits.repair import Repairs
+
+
+def _format(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if value not in ("text", "json"):
+        raise InputError(f"no format {value!r} for repair; there are: text, json")
+    return value
+
+
+@click.command()
+@click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
+@click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="A parameter of the one design; repeatable.")
+@click.option("-k", "keyword", metavar="TEXT", help="The variants whose target or label contains TEXT.")
+@click.option("--environment", callback=known("environment"), help="A constraint that the design may rely on.")
+@click.option("--platform", callback=known("platform"), help="What vendors disagree on: cuda (the default), rocm, ...")
+@click.option("--most", type=click.IntRange(1), default=5, help="How many sets to give (default 5).")
+@click.option("--budget", type=click.FloatRange(0, min_open=True), default=60.0, metavar="SECONDS", help="For each design.")
+@click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: the number of processors).")
+@click.option("--format", "format_", default="text", callback=_format, help="text or json.")
+def repair(
+    targets: tuple[str, ...], sets: tuple[str, ...], keyword: str | None, environment: str | None, platform: str | None,
+    most: int, budget: float, jobs: int | None, format_: str,
+) -> int:  # fmt: skip
+    """Find the cheapest sets of additions that mend a refuted design, with the line to put each at.
+
+    Of a design with variants the first one that is declared refuted is asked; -k and --set choose another. Exit code 0:
+    mended, or there was nothing to mend; 1: a refuted design for which nothing was found; 2: usage or input error;
+    3: something is undecided.
+    """
+    from fencepost.chosen import chosen, program_of_case
+    from fencepost.model.answer import REFUTED
+    from fencepost.model.events import DesignError
+    from fencepost.pool import Pool
+    from fencepost.proofs.waits.repair import repair as mend
+    from fencepost.report.repair import repairs_to_json, write_repairs
+
+    asked = chosen(targets, sets, keyword, REFUTED, platform)
+    programs = [program_of_case(case) for case in asked]
+    answers: list[tuple[Case, Repairs]] = []
+    codes = {0}
+    with Pool(jobs) as pool:
+        for number, (case, program) in enumerate(zip(asked, programs, strict=True)):
+            try:
+                found = mend(
+                    program, environment=environment or case.environment, platform=case.platform, never=case.never,
+                    seconds=budget, most=most, mapper=pool.map,
+                )  # fmt: skip
+            except DesignError as error:
+                raise InputError(" ".join(str(error).split())) from None
+            answers.append((case, found))
+            codes.add(1 if found.hazards and not found.repairs else 3 if found.open else 0)
+            if format_ == "text":
+                if number:
+                    click.echo()
+                write_repairs(case, found, sys.stdout)
+    if format_ == "json":
+        click.echo(repairs_to_json(answers))
+    return next(code for code in (1, 3, 0) if code in codes)

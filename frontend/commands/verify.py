@@ -1,0 +1,194 @@
+"""`fencepost verify`: check certificates from their files alone; and what `check --certificate` writes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+from fencepost.commands.options import Progress
+from fencepost.errors import InputError
+
+if TYPE_CHECKING:
+    from fencepost.check import Outcome
+    from fencepost.proofs.certificates.verifying import Report
+
+SOLVERS = ("z3", "cvc5")
+
+
+@click.command()
+@click.argument("directories", metavar="DIR...", nargs=-1, required=True)
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=60.0, metavar="SECONDS",
+              help="Each solver's limit for one query (60).")  # fmt: skip
+@click.option("--solver", type=click.Choice(SOLVERS), help="Ask this solver alone (default: every one installed).")
+def verify(directories: tuple[str, ...], timeout: float, solver: str | None) -> int:
+    """Check certificates that `fencepost check --certificate DIR` wrote, or all in the folders of DIR.
+
+    Accesses, conflict pairs, classes, slices and the transition relation are derived from the program in the files and
+    compared, the obligations are discharged by Z3 and, where it is installed, cvc5, and the runs are replayed.
+
+    Exit code 0: verified. 1: something fails; it is named. 2: usage or input error. 3: a solver ran out of time.
+    """
+    from fencepost.damaged import fault
+    from fencepost.proofs.certificates import files, solvers, verifying
+
+    use = [solver] if solver is not None else [one for one in SOLVERS if one == "z3" or solvers.installed(one)]
+    for one in use:
+        if not solvers.installed(one):
+            extra = "prove" if one == "z3" else "cvc5"
+            raise InputError(f"verify needs {one}, which is not installed: pip install 'fencepost[{extra}]'")
+    if solver is None and "cvc5" not in use:
+        click.echo("fencepost: cvc5 is not installed; going on with z3 alone (pip install 'fencepost[cvc5]')", err=True)
+    worst = 0
+    progress = Progress()
+    for directory in _certificates(directories):
+        try:
+            manifest = files.load_manifest(directory)
+            program = verifying.read_program(directory, manifest)
+            wrong = fault(program)
+            if wrong is not None:
+                raise files.CertificateError(f"{directory}/{files.MANIFEST}: damaged program: {wrong}")
+            report = verifying.verify(directory, manifest, program, seconds=timeout, use=use, progress=progress)
+        except files.CertificateError as error:
+            raise InputError(str(error)) from None
+        progress.clear()
+        _print(directory, report, use)
+        code = 1 if report.failures else 3 if report.open else 0
+        worst = next(c for c in (1, 3, 0) if c in (worst, code))
+    return worst
+
+
+def _certificates(directories: Sequence[str]) -> list[str]:
+    """The folders that hold a manifest: those given, or those in them."""
+    found: list[str] = []
+    for directory in directories:
+        inner = []
+        if os.path.isdir(directory) and not os.path.exists(os.path.join(directory, "manifest.json")):
+            inner = sorted(
+                os.path.join(directory, name)
+                for name in os.listdir(directory)
+                if os.path.exists(os.path.join(directory, name, "manifest.json"))
+            )
+        found += inner or [directory]
+    return found
+
+
+def _print(directory: str, report: Report, use: Sequence[str]) -> None:
+    from fencepost.proofs.certificates import solvers
+
+    manifest = report.manifest
+    title = f"{manifest.design}" + (f": {manifest.variant}" if manifest.variant else "")
+    verdict = "FAILED" if report.failures else "NOT DECIDED" if report.open else "VERIFIED"
+    click.echo(f"{verdict}  {title}  [{directory}]")
+    set_to = ", ".join(f"{name}={value}" for name, value in manifest.parameters.items())
+    if set_to:
+        _line("parameters", set_to)
+    _line("platform", ", ".join(f"{k} {v}" for k, v in manifest.platform.items()) + f"; environment {manifest.environment}")
+    proved = [c.label for c in manifest.classes if c.file is not None]
+    idle = len(manifest.classes) - len(proved)
+    _line(
+        "derived",
+        f"{_count(len(manifest.accesses), 'access', 'accesses')}, {_count(len(manifest.pairs), 'conflict pair')}, "
+        f"{_count(len(manifest.classes), 'class', 'classes')}" + (f" ({idle} without a conflict)" if idle else "")
+        + f"; relation of {_count(report.edges, 'edge')}",
+    )  # fmt: skip
+    _line("invariant", f"{_count(report.states, 'minimal bit set')} for {', '.join(proved) or 'no class'}")
+    for solver in use:
+        mine = [s for s in report.solved if s.solver == solver]
+        said = sorted({s.status for s in mine}) or ["nothing to decide"]
+        spent = sum(s.seconds for s in mine)
+        _line(f"{solver} {solvers.version(solver)}", f"{', '.join(said)} ({spent:.1f} s)")
+    reach = manifest.reach
+    _line("runs", f"{_count(len(reach.runs), 'run')} reach {len(reach.at)} operations, outcomes and pairs")
+    if reach.never:
+        _line("never occurs", _some(reach.never))
+    for pair in manifest.spared:
+        _line("changes nothing", pair)
+    for note in report.notes:
+        _line("note", note)
+    for assumption in manifest.assumptions:
+        _line("assumes", assumption)
+    for trusted in manifest.trusted:
+        _line("trusted", trusted)
+    for failure in report.failures:
+        _line("FAILS", failure)
+    for undecided in report.open:
+        _line("open", undecided)
+
+
+def _line(name: str, text: str) -> None:
+    import shutil
+    import textwrap
+
+    width = max(60, shutil.get_terminal_size((100, 24)).columns)
+    click.echo(textwrap.fill(text, width, initial_indent=f"  {name:<16}", subsequent_indent=" " * 18))
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
+# ---------------------------------------------------------------- writing
+
+
+def check_folder(directory: str) -> None:
+    """Refuse a folder that holds something else, before the exploration. Raises `InputError`."""
+    if os.path.exists(directory) and not os.path.isdir(directory):
+        raise InputError(f"--certificate {directory}: it is a file; name a folder")
+    if os.path.isdir(directory) and os.listdir(directory):
+        if not any(os.path.exists(os.path.join(one, "manifest.json")) for one in _certificates([directory])):
+            raise InputError(f"--certificate {directory}: the folder holds something else; name a new one")
+
+
+def write_certificates(outcomes: Sequence[Outcome], directory: str, progress: Progress) -> bool:
+    """Write the certificate of every proved answer: to `directory` itself for one, else to a folder in it for each.
+
+    Says on standard error what was written and what was not. Returns whether every proof got its certificate.
+    """
+    from fencepost.model.answer import PROVED
+    from fencepost.model.platform import platform
+    from fencepost.proofs.certificates.writing import NoCertificate, write_certificate
+
+    complete = True
+    taken: set[str] = set()
+    for outcome in outcomes:
+        answer, program = outcome.answer, outcome.program
+        if answer is None or program is None:
+            continue
+        title = f"{answer.design} {outcome.case.title}".strip()
+        if answer.verdict != PROVED:
+            click.echo(f"fencepost: no certificate for {title}: the answer is {answer.verdict}", err=True)
+            continue
+        where = directory if len(outcomes) == 1 else os.path.join(directory, _slug(title, taken))
+        try:
+            manifest = write_certificate(
+                where, program, platform(answer.platform), variant=answer.variant, parameters=answer.parameters,
+                progress=progress,
+            )  # fmt: skip
+        except NoCertificate as why:
+            complete = False
+            progress.clear()
+            click.echo(f"fencepost: no certificate for {title}: {why}", err=True)
+            continue
+        except OSError as error:
+            raise InputError(f"--certificate {where}: {error.strerror or error}") from None
+        progress.clear()
+        states = sum(entry.states for entry in manifest.classes)
+        click.echo(f"certificate: {where} ({_count(states, 'minimal bit set')}); check it with `fencepost verify`", err=True)
+    return complete
+
+
+def _slug(title: str, taken: set[str]) -> str:
+    base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:80] or "design"
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}-{number}", number + 1
+    taken.add(name)
+    return name

@@ -1,0 +1,224 @@
+"""Placements of waits and depths for a loop whose open points are parameters: every combination, and which are minimal."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+from fencepost.check import Case, Outcome, cases, decide_all
+from fencepost.errors import InputError
+from fencepost.loader import Target
+from fencepost.model import program as p
+from fencepost.model.answer import PROVED, Answer
+from fencepost.parameters import parse, signature, spelled, type_name
+
+MOST = 1024
+"""Combinations that one plan may ask for: more is a slip of the finger."""
+
+
+class Combination(msgspec.Struct, frozen=True):
+    """One combination with its answer. `kept`: the Boolean parameters that are true; `rest`: the other parameters."""
+
+    kept: frozenset[str]
+    rest: tuple[tuple[str, Any], ...]
+    outcome: Outcome
+
+    @property
+    def answer(self) -> Answer | None:
+        """The answer; None when there is an error instead."""
+        return self.outcome.answer
+
+    @property
+    def proved(self) -> bool:
+        """Whether it is safe."""
+        return self.answer is not None and self.answer.verdict == PROVED
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`waits`: the Boolean parameters that were varied; `settings`: the settings of the others, in order."""
+
+    target: str
+    fixed: dict[str, Any]
+    waits: tuple[str, ...]
+    settings: tuple[tuple[tuple[str, Any], ...], ...]
+    table: dict[tuple[frozenset[str], tuple[tuple[str, Any], ...]], Combination]
+    minimal: dict[tuple[tuple[str, Any], ...], tuple[frozenset[str], ...]]
+    """For each setting the minimal sets of waits that are safe there."""
+    axis: str | None
+    """The integer parameter whose values are the columns of the table; the other settings belong to the rows."""
+    lost: tuple[tuple[frozenset[str], tuple[tuple[str, Any], ...]], ...]
+    """(waits, other settings) that no value of `axis` saves."""
+    implies: tuple[tuple[str, str], ...]
+    """(a, b): wherever `a` is kept, `b` changes neither the verdict nor a hazard, and elsewhere it does."""
+
+    def split(self, setting: tuple[tuple[str, Any], ...]) -> tuple[tuple[tuple[str, Any], ...], Any]:
+        """(the settings that belong to the row, the value of `axis`)."""
+        return tuple((n, v) for n, v in setting if n != self.axis), dict(setting).get(self.axis or "")
+
+    def memory(self, setting: tuple[tuple[str, Any], ...], kept: frozenset[str]) -> int | None:
+        """Bytes that the combination needs beyond the least of all combinations; None without a program."""
+        mine = self.table[kept, setting].outcome.program
+        sizes = [size_of(c.outcome.program) for c in self.table.values() if c.outcome.program is not None]
+        return None if mine is None else size_of(mine) - min(sizes)
+
+    def margin(self, setting: tuple[tuple[str, Any], ...], kept: frozenset[str]) -> int | None:
+        """How far `axis` could fall before the combination is no longer proved; None where the table does not say."""
+        if self.axis is None or not self.table[kept, setting].proved:
+            return None
+        value = lower = dict(setting)[self.axis]
+        while True:
+            below = tuple((n, lower - 1 if n == self.axis else v) for n, v in setting)
+            found = self.table.get((kept, below))
+            if found is None:
+                return None
+            if not found.proved:
+                return int(value - lower)
+            lower -= 1
+
+
+def size_of(program: p.Program) -> int:
+    """Bytes of all memory that lives for ever."""
+    return sum(o.bytes * (o.depth or 1) for o in program.objects if isinstance(o, p.Memory))
+
+
+def axes_of(target: Target, overs: Sequence[str]) -> dict[str, list[Any]]:
+    """The axes that `--over W1,W2,depth=1..4` names: Booleans and Literals by their name, others with their values.
+
+    Raises `InputError` for an unknown or doubly given name, or a value of another type.
+    """
+    known = signature(target)
+    texts: dict[str, list[str]] = {}
+    last: str | None = None
+    for text in (part.strip() for over in overs for part in over.split(",")):
+        if not text:
+            continue
+        name, equals, value = text.partition("=")
+        if not equals and name not in known and last is not None:
+            texts[last].append(text)  # a further value of the axis before: depth=1,2,4
+            continue
+        if name not in known:
+            raise InputError(
+                f"{target.place}: {target.design} has no parameter {name!r}; it has: {', '.join(known) or 'none'}"
+            )
+        if name in texts:
+            raise InputError(f"--over {text}: parameter {name!r} is given twice")
+        texts[name] = [value] if equals else []
+        last = name if equals else None
+    return {name: _values(target, name, known[name][0], parts) for name, parts in texts.items()}
+
+
+def _values(target: Target, name: str, declared: Any, parts: list[str]) -> list[Any]:
+    if not parts:
+        if declared is bool:
+            return [False, True]
+        if get_origin(declared) is Literal:
+            return list(get_args(declared))
+        raise InputError(f"--over {name}: {type_name(declared)} has no few values; write {name}=1..4 or {name}=a,b")
+    found: list[Any] = []
+    for part in parts:
+        low, dots, high = part.partition("..")
+        if dots and low.lstrip("-").isdigit() and high.lstrip("-").isdigit():
+            if int(high) - int(low) >= MOST:
+                raise InputError(f"--over {name}={part}: more than {MOST} values")
+            found += [str(n) for n in range(int(low), int(high) + 1)]
+        else:
+            found.append(part)
+    if not found:
+        raise InputError(f"--over {name}={','.join(parts)}: an empty range")
+    try:
+        return [parse(text, declared) for text in found]
+    except (ValueError, KeyError):
+        raise InputError(
+            f"{target.place}: parameter {name!r} of {target.design} is {type_name(declared)}, not {','.join(parts)!r}"
+        ) from None
+
+
+def plan(
+    target: Target,
+    overs: Sequence[str],
+    sets: Sequence[str] = (),
+    *,
+    platform: str | None = None,
+    budget: float | None = None,
+    jobs: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Plan:
+    """Decide every combination of the axes. Raises `InputError` as `axes_of` does, and for more than `MOST`."""
+    axes = axes_of(target, overs)
+    (base,) = cases([target], sets=sets or [], platform=platform, budget=budget) if sets else [Case(target.spelling, target.design, {})]
+    for name in base.parameters:
+        if name in axes:
+            raise InputError(f"--set {spelled({name: base.parameters[name]})}: {name!r} is an axis of --over, too")
+    count = 1
+    for values in axes.values():
+        count *= len(values)
+    if not axes or count < 2:
+        raise InputError("plan needs open points: --over W1,W2,depth=1..4")
+    if count > MOST:
+        raise InputError(f"--over asks for {count} combinations; at most {MOST} are decided, fix some with --set")
+    waits = tuple(name for name, values in axes.items() if set(map(type, values)) == {bool})
+    others = {name: values for name, values in axes.items() if name not in waits}
+    numbers = [n for n, values in others.items() if len(values) > 1 and set(map(type, values)) == {int}]
+    axis = numbers[-1] if numbers else None
+    columns = tuple(tuple(zip(others, values, strict=True)) for values in itertools.product(*others.values()))
+    rows = [
+        frozenset(name for name, on in zip(waits, choice, strict=True) if on)
+        for choice in itertools.product(*(axes[name] for name in waits))
+    ]
+    keys = [(kept, column) for kept in rows for column in columns]
+    asked = [
+        msgspec.structs.replace(
+            base, parameters={**base.parameters, **{w: w in kept for w in waits}, **dict(column)}, label=None,
+            expected=None, hazard=None, explain=False, platform=platform or base.platform, budget=budget,
+        )
+        for kept, column in keys
+    ]  # fmt: skip
+    table = {
+        key: Combination(key[0], key[1], outcome)
+        for key, outcome in zip(keys, decide_all(asked, jobs, progress), strict=True)
+    }
+    minimal = {column: tuple(_minimal([kept for kept in rows if table[kept, column].proved])) for column in columns}
+    made = Plan(target.design, dict(base.parameters), waits, columns, table, minimal, axis, (), ())
+    groups: dict[tuple[frozenset[str], Any], bool] = {}
+    for kept, column in keys:
+        row = (kept, made.split(column)[0])
+        groups[row] = groups.get(row, False) or table[kept, column].proved
+    lost = sorted((row for row, saved in groups.items() if not saved), key=lambda row: (len(row[0]), sorted(row[0])))
+    return msgspec.structs.replace(made, lost=tuple(lost), implies=_implications(waits, rows, columns, table))
+
+
+def _minimal(sets: Sequence[frozenset[str]]) -> list[frozenset[str]]:
+    return sorted((one for one in sets if not any(other < one for other in sets)), key=lambda s: (len(s), sorted(s)))
+
+
+def _seen(combination: Combination) -> tuple[Any, ...]:
+    """What a combination shows: its verdict and its hazards by name and operations."""
+    answer = combination.answer
+    if answer is None:
+        return ("error",)
+    hazards = {(h.name, h.first and (h.first.operation, h.first.places), h.second.operation, h.second.places) for h in answer.hazards}
+    return (answer.verdict, frozenset(hazards))
+
+
+def _implications(
+    waits: Sequence[str], rows: Sequence[frozenset[str]], columns: Sequence[Any], table: dict[Any, Combination]
+) -> tuple[tuple[str, str], ...]:
+    """Pairs (a, b) such that beside `a`, `b` never changes anything, though without `a` it does."""
+
+    def changes(b: str, kept: frozenset[str]) -> bool:
+        return any(
+            _seen(table[kept - {b}, column]) != _seen(table[kept | {b}, column])
+            for column in columns
+            if (kept - {b}, column) in table and (kept | {b}, column) in table
+        )
+
+    return tuple(
+        (a, b)
+        for a in waits
+        for b in waits
+        if a != b
+        and not any(changes(b, kept) for kept in rows if a in kept)
+        and any(changes(b, kept) for kept in rows if a not in kept)
+    )

@@ -1,0 +1,57 @@
+"""Independent questions in several processes: a `map` that starts workers only when there is enough to do."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from fencepost.check import _end_workers, _ignore_interrupts
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+ALONE_SECONDS = 0.4
+"""Seconds of work from which worker processes pay for themselves."""
+
+
+class Pool:
+    """`with Pool(jobs) as pool: pool.map(function, items)`; `jobs` None is the number of processors."""
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self.jobs = jobs if jobs is not None else os.cpu_count() or 1
+        self._executor: Any = None
+        self._worked = 0.0
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._executor is not None:
+            if kind is not None:
+                _end_workers()
+            self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+        """The results in the order of the items. The function and the items must be picklable."""
+        left = list(items)
+        while left and (self.jobs == 1 or len(left) == 1 or self._worked < ALONE_SECONDS):
+            begin = time.perf_counter()
+            yield function(left.pop(0))
+            self._worked += time.perf_counter() - begin
+        if left:
+            yield from self._workers().map(function, left)
+
+    def _workers(self) -> Any:
+        if self._executor is None:
+            import multiprocessing
+            from concurrent.futures import ProcessPoolExecutor
+
+            method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+            context = multiprocessing.get_context(method)
+            self._executor = ProcessPoolExecutor(self.jobs, context, initializer=_ignore_interrupts)
+        return self._executor

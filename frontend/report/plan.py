@@ -1,0 +1,160 @@
+"""Plans for readers: a table of placements against depths, the minimal ones, and those that nothing saves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TextIO
+
+from fencepost.model.answer import REFUTED
+from fencepost.parameters import spelled
+from fencepost.plan import Combination, Plan
+
+ALL_ROWS = 16
+"""Up to so many placements each is a row; beyond only those that are minimal somewhere."""
+
+
+Row = tuple[frozenset[str], tuple[tuple[str, Any], ...]]
+"""Waits that are kept, and the settings that belong to the row."""
+
+
+def name_of(row: Row, plan: Plan) -> str:
+    """The waits that are kept, and the row's other settings."""
+    kept, choice = row
+    waits = " + ".join(wait for wait in plan.waits if wait in kept) or ("no wait" if plan.waits else "")
+    return "  ".join(part for part in (waits, spelled(dict(choice))) if part) or "as it is"
+
+
+def cell(combination: Combination, plan: Plan) -> str:
+    """The verdict, with the margin of a proof or the hazard of a refutation."""
+    answer = combination.answer
+    if answer is None:
+        return "error"
+    if combination.proved:
+        margin = plan.margin(combination.rest, combination.kept)
+        star = "*" if plan.waits and combination.kept in plan.minimal[combination.rest] else ""
+        return f"proved{star}" + ("" if margin is None else f", margin {margin}")
+    if answer.verdict == REFUTED:
+        return ", ".join(dict.fromkeys(hazard.name for hazard in answer.hazards))
+    return answer.verdict
+
+
+def rows_of(plan: Plan) -> list[Row]:
+    """The placements that the table shows."""
+    rows = list(dict.fromkeys((kept, plan.split(setting)[0]) for kept, setting in plan.table))
+    rows.sort(key=lambda row: (len(row[0]), [wait not in row[0] for wait in plan.waits]))
+    if len(rows) <= ALL_ROWS:
+        return rows
+    useful = {(kept, plan.split(setting)[0]) for setting, sets in plan.minimal.items() for kept in sets}
+    return [row for row in rows if row in useful]
+
+
+def columns_of(plan: Plan) -> list[Any]:
+    """The values of the axis; one None without an axis."""
+    return list(dict.fromkeys(plan.split(setting)[1] for setting in plan.settings))
+
+
+def at(plan: Plan, row: Row, column: Any) -> Combination:
+    """The combination of a row and a column."""
+    kept, choice = row
+    setting = next(s for s in plan.settings if plan.split(s) == (choice, column))
+    return plan.table[kept, setting]
+
+
+def notes(plan: Plan) -> list[tuple[str, str]]:
+    """(heading, sentence): minimal placements, implications, what is lost, memory."""
+    found: list[tuple[str, str]] = []
+    for column in columns_of(plan):
+        safe = [
+            name_of((kept, plan.split(setting)[0]), plan)
+            for setting, sets in plan.minimal.items()
+            if plan.split(setting)[1] == column
+            for kept in sets
+        ]
+        where = f"{plan.axis}={column}: " if plan.axis is not None else ""
+        few = ", or ".join(safe[:4]) + (f", and {len(safe) - 4} more" if len(safe) > 4 else "")
+        found.append(("minimal", where + (few or "no placement is safe")))
+    for a, b in plan.implies:
+        found.append(("implies", f"{a} implies {b}: beside {a} it changes nothing"))
+    if plan.axis is not None:
+        for row in plan.lost[:6]:
+            answers = [at(plan, row, column).answer for column in columns_of(plan)]
+            names = dict.fromkeys(h.name for answer in answers if answer is not None for h in answer.hazards)
+            found.append(("lost", f"no {plan.axis} saves {name_of(row, plan)}: {', '.join(names)}"))
+        if len(plan.lost) > 6:
+            found.append(("lost", f"and {len(plan.lost) - 6} more placements"))
+    costs: dict[str, int] = {}
+    for setting, sets in plan.minimal.items():
+        extra = plan.memory(setting, sets[0]) if sets else None
+        if extra and plan.axis is not None:
+            costs.setdefault(f"{plan.axis}={plan.split(setting)[1]}", extra)
+    if costs:
+        found.append(("memory", "more than the least: " + ", ".join(f"{w} +{n} bytes" for w, n in costs.items())))
+    return found
+
+
+def write_plan(plan: Plan, out: TextIO) -> None:
+    """The table and its notes as text."""
+    from fencepost.report.text import console_for
+    from rich import box
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = console_for(out)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("kept" if plan.waits else "setting", overflow="fold")
+    columns = columns_of(plan)
+    for column in columns:
+        table.add_column("verdict" if plan.axis is None else f"{plan.axis}={column}", overflow="fold")
+    for row in rows_of(plan):
+        texts = []
+        for column in columns:
+            combination = at(plan, row, column)
+            refuted = combination.answer is not None and combination.answer.verdict == REFUTED
+            style = "green" if combination.proved else "red" if refuted else "yellow"
+            texts.append(Text(cell(combination, plan), style=style))
+        table.add_row(name_of(row, plan), *texts)
+    fixed = f" [{spelled(plan.fixed)}]" if plan.fixed else ""
+    star = "; * no wait fewer is safe there" if plan.waits else ""
+    with console.capture() as captured:
+        console.print(Text(f"{plan.target}{fixed}: {len(plan.table)} combinations{star}", style="bold"))
+        console.print(Padding(table, (0, 0, 0, 2), expand=False))
+        listed = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+        listed.add_column(no_wrap=True, min_width=8)
+        listed.add_column(overflow="fold")
+        for heading, sentence in notes(plan):
+            listed.add_row(heading, Text(sentence))
+        console.print(Padding(listed, (0, 0, 0, 2), expand=False))
+    out.writelines(line.rstrip(" ") + "\n" for line in captured.get().splitlines())
+
+
+def plan_to_json(plan: Plan) -> str:
+    """The plan as one JSON document: `fencepost_plan` (version), `combinations`, `minimal`, `implies`, `lost`."""
+
+    def one(combination: Combination) -> dict[str, Any]:
+        answer = combination.answer
+        return {
+            "waits": sorted(combination.kept),
+            "parameters": dict(combination.rest),
+            "verdict": None if answer is None else answer.verdict,
+            "hazards": [] if answer is None else list(dict.fromkeys(h.name for h in answer.hazards)),
+            "margin": plan.margin(combination.rest, combination.kept),
+            "extra_bytes": plan.memory(combination.rest, combination.kept),
+            "error": combination.outcome.error,
+        }
+
+    return json.dumps(
+        {
+            "fencepost_plan": 1,
+            "design": plan.target,
+            "fixed": plan.fixed,
+            "combinations": [one(combination) for combination in plan.table.values()],
+            "minimal": [
+                {"parameters": dict(column), "waits": [sorted(kept) for kept in sets]}
+                for column, sets in plan.minimal.items()
+            ],
+            "implies": [list(pair) for pair in plan.implies],
+            "lost": [{"waits": sorted(kept), "parameters": dict(choice)} for kept, choice in plan.lost],
+        },
+        indent=2,
+    )

@@ -1,0 +1,268 @@
+"""Synchronisations for readers: a table of classes, and beside each what it protects, what replaces it, what it misses."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TextIO
+
+from fencepost.check import Case
+from fencepost.model import program as p
+from fencepost.model.answer import PROVED, Hazard
+from fencepost.proofs.waits.catalogue import BOUND, HOLD, Sync
+from fencepost.proofs.waits.classify import CONDITIONAL, NEEDED, OPEN, REDUNDANT, USELESS, Finding, Waits
+from fencepost.proofs.waits.handles import Node
+from fencepost.report.words import Words
+
+ORDER = (NEEDED, CONDITIONAL, REDUNDANT, USELESS, OPEN)
+
+MOST_ROWS = 40
+"""Redundant and useless ones that are listed; the others are counted."""
+
+WORDS = {CONDITIONAL: "redundant if", OPEN: "not decided"}
+"""What a class is called in a table, where that is not its name."""
+
+
+class Where:
+    """Places of nodes: the innermost line of the user's frames, and outer ones where several nodes share it."""
+
+    def __init__(self, program: p.Program, nodes: Iterable[Node]) -> None:
+        self.program = program
+        sites = {program.threads[t].nodes[i].site for t, i in nodes}
+        self._lines: dict[int, str] = {}
+        frames = {s: [f"{f.file}:{f.line}" for f in reversed(program.places[s])] for s in sites if self._known(s)}
+        for site, lines in frames.items():
+            chain = lines[:1]
+            for depth in range(1, len(lines)):
+                if sum(other[:depth] == lines[:depth] for other in frames.values()) == 1:
+                    break
+                chain.append(lines[depth])
+            self._lines[site] = chain[0] + ("" if len(chain) == 1 else f" < {chain[-1].rpartition(':')[2]}")
+
+    def _known(self, site: int) -> bool:
+        return 0 <= site < len(self.program.places) and bool(self.program.places[site])
+
+    def __call__(self, at: Node) -> str:
+        """`file:line`, with ` < line` for the caller that tells it apart; thread and node without positions."""
+        site = self.program.threads[at[0]].nodes[at[1]].site
+        if site in self._lines:
+            return self._lines[site]
+        if self._known(site):
+            frame = self.program.places[site][-1]
+            return f"{frame.file}:{frame.line}"
+        return f"{self.program.threads[at[0]].name} node {at[1]}"
+
+
+class Told:
+    """Sentences about one answer."""
+
+    def __init__(self, answer: Waits) -> None:
+        self.answer = answer
+        self.words = Words(answer.program)
+        self.where = Where(answer.program, (at for sync in answer.syncs for at in sync.nodes))
+
+    def text(self, sync: Sync) -> str:
+        """The synchronisation as the user would write it."""
+        thread = self.answer.program.threads[sync.at[0]]
+        node = thread.nodes[sync.at[1]]
+        if sync.kind == HOLD and isinstance(node, p.Do) and isinstance(node.operation, (p.Put, p.CellSet)):
+            assert sync.value is not None
+            value = self.words.value(node.operation.values[sync.value], thread)
+            if isinstance(node.operation, p.Put):
+                return f"{value} held by queue {self.words.name(node.operation.queue)}"
+            return f"{value} held by cell {self.words.operand(node.operation.cell, thread)}"
+        text = self.words.node(node, thread)
+        return f"{text}: waits for room" if sync.kind == BOUND else text
+
+    def operation(self, at: Node) -> str:
+        """An operation and its place."""
+        thread = self.answer.program.threads[at[0]]
+        return f"{self.words.node(thread.nodes[at[1]], thread)} ({self.where(at)})"
+
+    def numbers(self, numbers: Sequence[int]) -> str:
+        """`[3] and [5]`."""
+        return " ".join(f"[{k + 1}]" for k in numbers)
+
+    def details(self, finding: Finding) -> Iterator[str]:
+        """Sentences under one row of the table."""
+        if finding.kind == CONDITIONAL:
+            yield "it may go while " + ", or while ".join(self.numbers(one) for one in finding.alternatives[:4]) + " stays"
+        head = "without it" if finding.kind == NEEDED else "without both"
+        distinct = _distinct(finding.breaks)
+        for number, hazard in enumerate(distinct[:2]):
+            more = f", and {len(distinct) - 2} more" if number == 1 and len(distinct) > 2 else ""
+            yield f"{head}: {overtaking(hazard)}{more}"
+        if finding.kind == REDUNDANT and finding.protects:
+            objects = ", ".join(dict.fromkeys(name.partition("[")[0] for name, _, _ in finding.protects))
+            covered = f"; {self.numbers(finding.covered_by[:3])} {_do(finding.covered_by)} the same" if finding.covered_by else ""
+            yield f"alone it orders {objects}{covered}"
+        elif finding.why:
+            yield finding.why
+        for one in finding.weaker:
+            skipped = "; ".join(self.operation(at) for at in one.skips[:2]) + ("; ..." if len(one.skips) > 2 else "")
+            yield {
+                "later": f"wider than needed: right before {self.operation(one.at)} is enough, behind {skipped}",
+                "earlier record": f"wider than needed: a record right behind {self.operation(one.at)} is enough; it covers {skipped} for nothing",
+                "finer event": f"wider than needed: the event of {self.operation(one.at)} is enough; it waits for {skipped} for nothing",
+                "new event": f"wider than needed: an event recorded right behind {self.operation(one.at)} is enough; it waits for {skipped} for nothing",
+            }[one.how]  # fmt: skip
+        for lost in finding.missed[:3]:
+            what = "comes before it" if lost.why == "before" else "is enqueued behind its record"
+            yield f"does not cover {lost.object}: {self.operation(lost.access)} {what}"
+        if finding.cost is not None:
+            yield f"cost: {finding.cost}"
+
+    def summary(self) -> str:
+        """`6 synchronisations: 1 needed, 5 redundant`."""
+        counts = Counter(finding.kind for finding in self.answer.findings)
+        total = len(self.answer.findings)
+        parts = [f"{counts[kind]} {_CLASS[kind]}" for kind in ORDER if counts[kind]]
+        return f"{total} synchronisation{'' if total == 1 else 's'}" + (f": {', '.join(parts)}" if parts else "")
+
+    def closing(self) -> Iterator[tuple[str, str]]:
+        """(heading, sentence): what is bad already, what is open, which sets suffice with their proofs, unused records."""
+        answer = self.answer
+        for hazard in _distinct(answer.bad):
+            yield "refuted", f"as it is: {hazard.name}; what is said above is about the other objects"
+        for text in answer.open:
+            yield "open", text
+        for number, kept in enumerate(answer.sets[: max(1, len(answer.proofs))] if not answer.open else ()):
+            names = self.numbers(kept) if kept else "nothing"
+            proof = answer.proofs[number] if number < len(answer.proofs) else None
+            if proof is None:
+                yield "enough", f"{names} alone, for what the design does not break already"
+            elif proof.verdict == PROVED and proof.certificate is not None:
+                states = f"{proof.certificate.states} states, checked"
+                yield "enough", f"{names} alone: proved, certificate {proof.certificate.hash} ({states})"
+            else:
+                yield "enough", f"{names} alone, each location by itself; the whole: {proof.verdict} ({proof.reason})"
+        if len(answer.sets) > len(answer.proofs) > 0:
+            yield "enough", f"and {len(answer.sets) - len(answer.proofs)} more minimal sets"
+        if not answer.complete:
+            yield "note", "not every minimal set is known: an answer was open or there are too many"
+        for nodes in answer.unwaited:
+            yield "useless", f"{self.operation(nodes[0])}: recorded, and nobody waits for it"
+
+
+_CLASS = {NEEDED: "needed", CONDITIONAL: "redundant while another stays", REDUNDANT: "redundant", USELESS: "useless", OPEN: "not decided"}  # fmt: skip
+
+
+def overtaking(hazard: Hazard) -> str:
+    """A hazard in one line: who overtakes whom, in which steps."""
+    second, first = hazard.second, hazard.first
+    what = f"{second.operation} of step {second.step} on {second.agent}"
+    if first is None:
+        return f"{hazard.name}: {what} reads what nobody wrote"
+    to = f" into {second.tenant}" if second.tenant and second.tenant != first.tenant else ""
+    still = "read" if first.mode == "r" else "write"
+    verb = "writes" if second.mode == "w" else "reads"
+    return (
+        f"{hazard.name}: {what} {verb}{to} while {first.operation} of step {first.step} on {first.agent} "
+        f"may still {still}"
+    )
+
+
+def _do(numbers: Sequence[int]) -> str:
+    return "does" if len(numbers) == 1 else "do"
+
+
+def _distinct(hazards: Iterable[Hazard]) -> list[Hazard]:
+    seen: dict[tuple[Any, ...], Hazard] = {}
+    for hazard in hazards:
+        seen.setdefault((hazard.name, hazard.first and hazard.first.operation, hazard.second.operation), hazard)
+    return list(seen.values())
+
+
+def write_waits(case: Case, answer: Waits, out: TextIO, *, verbose: bool = False) -> None:
+    """One design's synchronisations as text."""
+    from fencepost.report.text import console_for
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    told = Told(answer)
+    console = console_for(out)
+    title = f" [{case.title}]" if case.title else ""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    styles = {NEEDED: "bold", USELESS: "yellow", OPEN: "yellow", CONDITIONAL: "cyan"}
+    listed = 0
+    left_out: Counter[str] = Counter()
+    for finding in sorted(answer.findings, key=lambda f: (ORDER.index(f.kind), f.sync)):
+        sync = answer.syncs[finding.sync]
+        if finding.kind in (REDUNDANT, USELESS):
+            listed += 1
+            if listed > MOST_ROWS and not verbose:
+                left_out[finding.kind] += 1
+                continue
+        place = told.where(sync.at)
+        head = Text(f"{told.text(sync)}  ")
+        head.append(place, style="dim")
+        details = list(told.details(finding))
+        if finding.kind == REDUNDANT and finding.why and not finding.missed and not verbose:
+            details = [line for line in details if line.startswith("cost: ") and not line.startswith("cost: costs nothing")]
+        table.add_row(f"[{finding.sync + 1}]", Text(WORDS.get(finding.kind, finding.kind), style=styles.get(finding.kind, "")), head)
+        for sentence in details:
+            table.add_row("", "", Padding(Text(sentence), (0, 0, 0, 2)))
+    with console.capture() as captured:
+        console.print(Text(f"{case.design}{title}: {told.summary()}", style="bold"))
+        console.print(Padding(table, (0, 0, 0, 2), expand=False))
+        for kind, count in left_out.items():
+            console.print(Text(f"  and {count} more {kind}; -v lists them"))
+        closing = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+        closing.add_column(no_wrap=True, min_width=8)
+        closing.add_column(overflow="fold")
+        for heading, sentence in told.closing():
+            closing.add_row(Text(heading), Text(sentence))
+        closing.add_row(Text("edits"), Text(f"{answer.asked} decided in {answer.seconds:.1f} s"))
+        console.print(Padding(closing, (0, 0, 0, 2), expand=False))
+    out.writelines(line.rstrip(" ") + "\n" for line in captured.get().splitlines())
+
+
+def waits_to_json(answers: Sequence[tuple[Case, Waits]]) -> str:
+    """The answers as one JSON document: `fencepost_waits` (version) and `designs`."""
+    designs = []
+    for case, answer in answers:
+        told = Told(answer)
+        designs.append(
+            {
+                "design": case.design,
+                "variant": case.label,
+                "parameters": case.parameters,
+                "synchronisations": [
+                    {
+                        "number": finding.sync + 1,
+                        "class": finding.kind,
+                        "kind": answer.syncs[finding.sync].kind,
+                        "operation": told.text(answer.syncs[finding.sync]),
+                        "place": told.where(answer.syncs[finding.sync].at),
+                        "thread": answer.program.threads[answer.syncs[finding.sync].at[0]].name,
+                        "hazards": list(dict.fromkeys(h.name for h in finding.breaks)),
+                        "while": [[k + 1 for k in one] for one in finding.alternatives],
+                        "covered_by": [k + 1 for k in finding.covered_by],
+                        "weaker": [{"how": one.how, "at": told.where(one.at)} for one in finding.weaker],
+                        "misses": [{"object": m.object, "why": m.why, "at": told.where(m.access)} for m in finding.missed],
+                        "why": finding.why or None,
+                        "cost": finding.cost,
+                        "details": list(told.details(finding)),
+                    }
+                    for finding in answer.findings
+                ],
+                "sufficient": [
+                    {
+                        "keep": [k + 1 for k in kept],
+                        "verdict": answer.proofs[n].verdict if n < len(answer.proofs) else None,
+                        "certificate": c.hash if n < len(answer.proofs) and (c := answer.proofs[n].certificate) else None,
+                    }
+                    for n, kept in enumerate(answer.sets)
+                ],
+                "complete": answer.complete,
+                "refuted": list(dict.fromkeys(h.name for h in answer.bad)),
+                "open": list(answer.open),
+                "unwaited_records": [told.where(nodes[0]) for nodes in answer.unwaited],
+            }
+        )
+    return json.dumps({"fencepost_waits": 1, "designs": designs}, indent=2)

@@ -1,0 +1,190 @@
+"""Why one line of a design is there: what a record covers and misses, which pairs rest on a wait, what breaks without it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fencepost.check import Case
+from fencepost.errors import InputError, relative
+from fencepost.model import program as p
+from fencepost.model.answer import REFUTED, Answer
+from fencepost.model.effects import Enqueue, Touch
+from fencepost.model.platform import platform as platform_named
+from fencepost.proofs.waits.catalogue import operation
+from fencepost.proofs.waits.classify import NEEDED, Finding, Waits, waits
+from fencepost.proofs.waits.decide import Oracle
+from fencepost.proofs.waits.handles import Node
+from fencepost.proofs.waits.static import Text
+from fencepost.report.waits import WORDS, Told
+
+Line = tuple[str, str]
+"""(heading, sentence); an empty heading goes on with the one before."""
+
+
+def spot(text: str) -> tuple[str, int]:
+    """`FILE:LINE` -> (path, line). Raises `InputError` when it is none."""
+    path, colon, line = text.rpartition(":")
+    if not colon or not line.isdigit() or not path:
+        raise InputError(f"{text}: write the place as FILE:LINE, as reports do")
+    if not os.path.isfile(path):
+        raise InputError(f"{path}: no such file")
+    return path, int(line)
+
+
+def nodes_at(program: p.Program, path: str, line: int) -> list[Node]:
+    """The nodes whose frames pass the line, the innermost frame first: those that stand there, else those called there."""
+    base = os.path.basename(path)
+    inner: list[Node] = []
+    outer: list[Node] = []
+    for t, thread in enumerate(program.threads):
+        for i, node in enumerate(thread.nodes):
+            frames = program.places[node.site] if 0 <= node.site < len(program.places) else ()
+            here = [(os.path.basename(f.file), f.line) for f in frames]
+            if here and here[-1] == (base, line):
+                inner.append((t, i))
+            elif (base, line) in here:
+                outer.append((t, i))
+    return inner or outer
+
+
+def lines_of(program: p.Program, path: str) -> list[int]:
+    """Lines of the file that operations stand at."""
+    base = os.path.basename(path)
+    used = {node.site for thread in program.threads for node in thread.nodes}
+    return sorted({f.line for s in used if 0 <= s < len(program.places) for f in program.places[s] if os.path.basename(f.file) == base})
+
+
+class Why:
+    """Everything about the nodes of one line in one program."""
+
+    def __init__(
+        self, case: Case, program: p.Program, nodes: list[Node], seconds: float, mapper: Callable[..., Any]
+    ) -> None:
+        self.case = case
+        self.program = program
+        self.nodes = nodes
+        self.answer: Waits = waits(
+            program, environment=case.environment, platform=case.platform, never=case.never, seconds=seconds, mapper=mapper
+        )
+        self.told = Told(self.answer)
+        platform = platform_named(case.platform)
+        self.text = Text(program, platform)
+        self.oracle = Oracle(program, list(self.answer.syncs), platform)
+        self._rests: dict[int, list[tuple[str, Node, Node]]] = {}
+
+    def lines(self) -> Iterator[Line]:
+        """All that there is to say, one operation after the other."""
+        seen: set[str] = set()
+        for at in self.nodes:
+            node = self.program.threads[at[0]].nodes[at[1]]
+            what = self.told.operation(at)
+            if what in seen:
+                continue
+            seen.add(what)
+            alike = [n for n in self.nodes if self.told.operation(n) == what]
+            yield "", ""
+            yield "here", f"{what}, by {self.program.threads[at[0]].name}"
+            findings = [f for f in self.answer.findings if set(self.answer.syncs[f.sync].nodes) & set(alike)]
+            for finding in findings:
+                yield from self._synchronisation(finding)
+            if isinstance(node, p.Ask):
+                yield "is", "a question: it branches, and orders only what its object carries"
+                continue
+            if isinstance(node.operation, p.Record):
+                yield from self._record(at, node.operation)
+            if any(isinstance(x, (Touch, Enqueue)) and x.accesses for x in self.text.effects.get(at, ())):
+                yield from self._access(alike)
+
+    def rests(self, finding: Finding) -> list[tuple[str, Node, Node]]:
+        """The pairs that are hazards once this one alone is gone."""
+        if finding.sync not in self._rests:
+            self._rests[finding.sync] = [
+                pair
+                for location in self.oracle.locations
+                if finding.sync in self.oracle.relevant(location)
+                for pair in sorted(self.oracle.pairs(location, {finding.sync}) - self.oracle.pairs(location, ()))
+            ]
+        return self._rests[finding.sync]
+
+    def _synchronisation(self, finding: Finding) -> Iterator[Line]:
+        sync = self.answer.syncs[finding.sync]
+        yield "class", f"{WORDS.get(finding.kind, finding.kind)} ({sync.kind}: {self.told.text(sync)})"
+        if finding.kind == NEEDED:
+            pairs = self.rests(finding)
+            said = list(dict.fromkeys(f"{name}: {self.told.operation(a)} before {self.told.operation(b)}" for name, a, b in pairs))
+            for sentence in said[:6]:
+                yield "rests", sentence
+            if len(said) > 6:
+                yield "rests", f"and {len(said) - 6} more pairs"
+        for sentence in self.told.details(finding):
+            yield "", sentence
+
+    def _record(self, at: Node, op: p.Record) -> Iterator[Line]:
+        streams = self.text.handles.of(at[0], op.stream)
+        covered: list[str] = []
+        missed: list[str] = []
+        for other, effects in self.text.effects.items():
+            for x in effects:
+                if isinstance(x, Enqueue) and x.accesses and self.text.handles.of(other[0], x.stream) & streams:
+                    if self.text.precedes(other, at):
+                        covered.append(self.told.operation(other))
+                    elif self.text.precedes(at, other):
+                        missed.append(self.told.operation(other))
+        yield from (("covers", text) for text in dict.fromkeys(covered))
+        yield from (("misses", f"{text}, enqueued behind it in the same turn") for text in dict.fromkeys(missed))
+        mine = self.text.handles.of(at[0], op.event)
+        waiting = []
+        for finding in self.answer.findings:
+            sync = self.answer.syncs[finding.sync]
+            wait = operation(self.program, sync.at)
+            if isinstance(wait, (p.EventSync, p.StreamWaitEvent)) and self.text.handles.of(sync.at[0], wait.event) & mine:
+                waiting.append(f"{self.told.operation(sync.at)}: {WORDS.get(finding.kind, finding.kind)}")
+        yield from (("waited", text) for text in waiting)
+        if not waiting:
+            yield "waited", "by nobody"
+
+    def _access(self, alike: list[Node]) -> Iterator[Line]:
+        found: dict[str, None] = {}
+        for finding in self.answer.findings:
+            if finding.kind != NEEDED:
+                continue
+            for name, a, b in self.rests(finding):
+                if a in alike or b in alike:
+                    other = b if a in alike else a
+                    order = "before" if a in alike else "behind"
+                    wait = self.answer.syncs[finding.sync]
+                    found.setdefault(f"{name}: {order} {self.told.operation(other)} by [{finding.sync + 1}] {self.told.operation(wait.at)}")
+        for text in list(found)[:8]:
+            yield "ordered", text
+        if len(found) > 8:
+            yield "ordered", f"and {len(found) - 8} more"
+        if not found:
+            yield "ordered", "no pair of it rests on one synchronisation alone"
+
+    def bad_run(self) -> tuple[p.Program, Answer] | None:
+        """The program without the first needed synchronisation of the line, with the answer that holds its bad run."""
+        for finding in self.answer.findings:
+            here = set(self.answer.syncs[finding.sync].nodes) & set(self.nodes)
+            if here and finding.run is not None and finding.program is not None:
+                return finding.program, Answer(
+                    self.case.design, REFUTED, hazards=finding.breaks[:1], run=finding.run
+                )
+        return None
+
+
+def choose(path: str, line: int, asked: list[tuple[Case, p.Program]]) -> list[tuple[Case, p.Program, list[Node]]]:
+    """The cases whose program has operations at the line, one for each design. Raises `InputError` when none has."""
+    found: dict[str, tuple[Case, p.Program, list[Node]]] = {}
+    nearest: list[int] = []
+    for case, program in asked:
+        nodes = nodes_at(program, path, line)
+        nearest += lines_of(program, path)
+        if nodes and case.target not in found:
+            found[case.target] = (case, program, nodes)
+    if not found:
+        near = sorted(set(nearest), key=lambda n: (abs(n - line), n))[:3]
+        hint = f"; the nearest lines are {', '.join(map(str, sorted(near)))}" if near else ""
+        raise InputError(f"{relative(path)}:{line}: no operation of a design stands there{hint}")
+    return list(found.values())

@@ -1,0 +1,377 @@
+"""Schedules: which host step comes when and where gates are shut, so that a hazard must show, or a fix must hold.
+
+`overtake` reorders a counterexample so that everything the two accesses need runs first, then the second access while
+the first is late, then the rest (theory section 2: in a feasible run nothing outside has to move). `follow` takes the
+same schedule to a fixed design. Both play every step on concrete host state, so a gate at which the host itself would
+wait for ever is found before anything is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fencepost.model import program as p
+from fencepost.model.answer import Hazard, Run, Step
+from fencepost.model.events import InvalidRun, Player
+from fencepost.model.events.clocks import Clock
+from fencepost.model.events.references import Named
+from fencepost.model.events.state import Node
+from fencepost.model.operations import RULES
+from fencepost.model.platform import PLATFORMS, Platform
+
+
+class Unforceable(ValueError):
+    """No schedule shows the hazard on a real GPU: a gate would deadlock, or nothing can be held back. One line."""
+
+
+class Gate(NamedTuple):
+    """Shut in front of host step `before` on `stream`, open behind host step `after`.
+
+    `settle`: the stream of the access that must have run before the gate opens, when that access is on the device.
+    """
+
+    before: int
+    stream: Named
+    after: int
+    settle: Named | None = None
+
+
+class Schedule(NamedTuple):
+    """A run in the order that is driven, its gates, and where the two accesses are in it.
+
+    `labels`: for an allocation's step, the block that it would get again were it free (the model may say it is not).
+    `holds`: the first step at which the model says the host waits for the shut gate, None where it never does.
+    """
+
+    run: Run
+    gates: tuple[Gate, ...]
+    first: int | None
+    second: int | None
+    labels: dict[int, int]
+    holds: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+Where = tuple[str, int, str, int]
+"""Thread's name, its turn, an operation's signature, and which one of that signature in the turn."""
+
+
+class Recorder:
+    """A player that remembers its steps and each step's knowledge afterwards."""
+
+    def __init__(self, program: p.Program, platform: Platform) -> None:
+        self.program = program
+        self.player = Player(program, platform)
+        self.steps: list[Step] = []
+        self.after: list[Clock] = []
+        self._counts: list[dict[str, int]] = [{} for _ in program.threads]  # signatures in each thread's present turn
+
+    def copy(self) -> Recorder:
+        """An independent recorder in the same state."""
+        other = Recorder.__new__(Recorder)
+        other.program, other.player = self.program, self.player.copy()
+        other.steps, other.after = self.steps[:], self.after[:]
+        other._counts = [counts.copy() for counts in self._counts]
+        return other
+
+    def where(self, thread: int) -> Where:
+        """Names the step that the thread makes next, so that it can be found in a similar design."""
+        text = signature(self.program, self.program.threads[thread], self.player.node(thread))
+        return (self.program.threads[thread].name, self.player.turn(thread), text, self._counts[thread].get(text, 0))
+
+    def step(self, step: Step) -> None:
+        """Play one step. Raises `InvalidRun`."""
+        where = self.where(step.thread) if 0 <= step.thread < len(self._counts) else None
+        self.player.step(step)
+        if where is not None:
+            counts = self._counts[step.thread]
+            counts[where[2]] = where[3] + 1
+            if self.player.turn(step.thread) != where[1]:
+                counts.clear()
+        self.steps.append(step)
+        self.after.append(self.player.clocks.snapshot(step.thread))
+
+    def tried(self, step: Step) -> Recorder | None:
+        """A copy that has made the step; None when it is not possible in this state."""
+        after = self.copy()
+        try:
+            after.step(step)
+        except InvalidRun:
+            return None
+        return after
+
+    def last_item(self) -> Node | None:
+        """The device item that the latest step put on a stream (the last one, if several)."""
+        step = len(self.steps) - 1
+        return next((n for n in reversed(self.player.nodes) if n.step == step and n.stream is not None), None)
+
+
+def covers(clock: Clock, item: Node) -> bool:
+    """Whether who has this clock knows that the item has ended."""
+    return clock[item.agent] >= item.tick
+
+
+def joins(operation: p.Operation) -> bool:
+    """Whether the operation itself waits for device work that it enqueued."""
+    return isinstance(operation, p.Item) or (
+        isinstance(operation, p.Copy) and not operation.non_blocking and not operation.raw
+    )
+
+
+def overtake(program: p.Program, run: Run, hazard: Hazard, platform: Platform = PLATFORMS["cuda"]) -> Schedule:
+    """The schedule under which the hazard's second access comes before its first. Raises `Unforceable`, `InvalidRun`."""
+    if hazard.first is None:
+        raise Unforceable("a read of undefined bytes: there is no access to hold back")
+    Player(program, platform, keep=False).play(run)  # a run of another version or design is refused here
+    i, j = hazard.first.index, hazard.second.index
+    if not (0 <= i < len(run.steps) and 0 <= j < len(run.steps) and i != j):
+        raise Unforceable(f"the hazard's accesses are steps {i} and {j} of a run of {len(run.steps)} steps")
+    held_by_gate = hazard.first.on_device and not joins(_operation(program, run.steps[i]))
+    state = Recorder(program, platform)
+    for step in run.steps[:i]:
+        state.step(step)
+    late: Node | None = None
+    waiting: dict[int, None] = {}  # threads that must not go on before the second access
+    left: list[Step] = []
+    first = None
+    if held_by_gate:
+        state.step(run.steps[i])
+        late, first = state.last_item(), i
+        if late is None:
+            raise Unforceable(f"step {i} puts nothing on a stream: it is not the run of this hazard")
+    else:
+        waiting[run.steps[i].thread] = None
+        left.append(run.steps[i])
+    for number, step in enumerate(run.steps[i + 1 : j + 1], start=i + 1):
+        after = None if step.thread in waiting else state.tried(step)
+        if after is not None and late is not None and covers(after.after[-1], late):
+            after = None  # the step waits for the gate
+        if after is None:
+            if number == j:
+                raise Unforceable("the gate would deadlock: the second access waits for the first in every order tried")
+            waiting[step.thread] = None
+            left.append(step)
+        else:
+            state = after
+    second = len(state.steps) - 1
+    settle = next((n.stream for n in reversed(state.player.nodes) if n.step == second), None)
+    if late is None:
+        # The host came first in the run. In this order it comes last, so what is held back is the other access.
+        late = state.last_item()
+        if late is None or late.step != second or joins(_operation(program, run.steps[j])):
+            raise Unforceable("neither access is device work that a gate could hold back")
+    dropped: dict[int, None] = {}
+    for step in [*left, *run.steps[j + 1 :]]:
+        after = None if step.thread in dropped else state.tried(step)
+        if after is None:
+            dropped[step.thread] = None
+            continue
+        if step is run.steps[i]:
+            first = len(state.steps)
+        state = after
+    if first is None:
+        raise Unforceable("the first access cannot run any more once the second has")
+    if not held_by_gate:
+        first, second, settle = second, first, None
+    gate = Gate(first, late.stream, second, settle)
+    gates = (gate, *_query_gates(state, gate, late))
+    return Schedule(Run(tuple(state.steps)), gates, first, second, {})
+
+
+def _operation(program: p.Program, step: Step) -> p.Operation:
+    node = program.threads[step.thread].nodes[step.node]
+    if not isinstance(node, p.Do):
+        raise Unforceable("the hazard points at a question, not at an access: it is not the hazard of this run")
+    return node.operation
+
+
+def _query_gates(state: Recorder, gate: Gate, late: Node) -> Iterator[Gate]:
+    """A gate for each query that the run answers with "no" though the main gate holds nothing that it tests."""
+    for query in state.player.false_queries:
+        items = [n for n in state.player.nodes if (n.agent, n.tick) in query.items]
+        held = gate.before < query.step <= gate.after
+        if held and any(n is late or covers(n.clock, late) for n in items):
+            continue
+        for item in reversed(items):
+            between = range(item.step + 1, query.step)
+            if not any(covers(state.after[k], item) for k in between):
+                yield Gate(item.step, item.stream, query.step)
+                break
+        else:
+            raise Unforceable(f"step {query.step}: nothing can be held back so that the query says no")
+
+
+# ------------------------------------------------------------ the same schedule on another design
+
+
+ACCESSES = (p.Host, p.Launch, p.Copy, p.Memset, p.Item, p.Alloc)
+"""Operations that a schedule is made of."""
+
+
+def follow(fixed: p.Program, program: p.Program, schedule: Schedule, platform: Platform = PLATFORMS["cuda"]) -> Schedule:
+    """The schedule for a design that differs a little, by the places of its operations. Raises `Unforceable`."""
+    return _Follower(fixed, program, schedule, platform).run()
+
+
+class _Follower:
+    def __init__(self, fixed: p.Program, program: p.Program, schedule: Schedule, platform: Platform) -> None:
+        self.fixed, self.schedule = fixed, schedule
+        self.state = Recorder(fixed, platform)
+        self.threads = {t.name: k for k, t in enumerate(fixed.threads)}
+        self.answers: dict[Where, str] = {}
+        self.blocks: dict[Where, int] = {}
+        self.labels: dict[int, int] = {}
+        self.late: Node | None = None
+        self.opened = False
+        self.holds: int | None = None
+        self.goals: list[Where | None] = []
+        self.done: dict[Where, int] = {}
+        original = Recorder(program, platform)
+        for step in schedule.run.steps:
+            where = original.where(step.thread)
+            node = program.threads[step.thread].nodes[step.node]
+            # Only accesses are looked for: a fix moves synchronisation, and passing it would run past them.
+            self.goals.append(where if isinstance(node, p.Do) and isinstance(node.operation, ACCESSES) else None)
+            if step.answer is not None:
+                self.answers[where] = step.answer
+            if step.block is not None:
+                self.blocks[where] = step.block
+            original.step(step)
+
+    def run(self) -> Schedule:
+        first = second = None
+        settle = None
+        for number, goal in enumerate(self.goals):
+            if goal is None:
+                continue
+            if goal not in self.done and not self._reach(goal):
+                if number == self.schedule.second:
+                    self._reach(goal, whole_turn=True)
+                continue
+            at = self.done[goal]
+            item = next((n for n in reversed(self.state.player.nodes) if n.step == at and n.stream is not None), None)
+            if number == self.schedule.first:
+                first, self.late = at, item
+            if number == self.schedule.second:
+                second, self.opened = at, True
+                settle = item.stream if item is not None else None
+        notes = []
+        gates: tuple[Gate, ...] = ()
+        if first is None or self.late is None:
+            notes.append("the fixed design has no counterpart of the late operation: driven without a gate")
+        else:
+            end = second if second is not None else len(self.state.steps) - 1
+            if second is None:
+                notes.append("the fixed design has no counterpart of the second access: the gate opens at the end")
+            gate = Gate(first, self.late.stream, max(end, first), settle)
+            gates = (gate, *self._query_gates(gate))
+        run = Run(tuple(self.state.steps))
+        return Schedule(run, gates, first, second, self.labels, self.holds, tuple(notes))
+
+    def _query_gates(self, gate: Gate) -> list[Gate]:
+        try:
+            return list(_query_gates(self.state, gate, self.late))
+        except Unforceable:
+            return []
+
+    def _reach(self, goal: Where, whole_turn: bool = False) -> bool:
+        """Let the goal's thread run up to and including the goal, or to the end of that turn; False when it cannot."""
+        thread = self.threads.get(goal[0])
+        if thread is None or self.state.player.turn(thread) > goal[1]:
+            return False
+        before = self.state.copy()
+        kept = (dict(self.labels), self.holds, dict(self.done))
+        for _ in range(2000):
+            player = self.state.player
+            if player.finished(thread) or player.turn(thread) > goal[1]:
+                break
+            if not player.enabled(thread):
+                if not self._help(thread):
+                    break
+                continue
+            self._advance(thread)
+            if goal in self.done:
+                return True
+        if whole_turn:
+            return False
+        self.state = before  # the thread must not run past its turn for a step that is not there
+        self.labels, self.holds, self.done = kept
+        return False
+
+    def _help(self, stuck: int) -> bool:
+        """One step of another thread that can move, the one furthest behind first."""
+        player = self.state.player
+        others = [t for t in range(len(self.fixed.threads)) if t != stuck and player.enabled(t)]
+        for thread in sorted(others, key=player.turn):
+            before = len(self.state.steps)
+            self._advance(thread)
+            return len(self.state.steps) > before
+        return False
+
+    def _advance(self, thread: int) -> None:
+        player = self.state.player
+        where = self.state.where(thread)
+        node = player.node(thread)
+        answer = None
+        if isinstance(node, p.Ask):
+            answer = self._answer(thread, node, where)
+        number = len(self.state.steps)
+        step = Step(thread, player.pc(thread), answer, self._block(thread, where, number))
+        self.state.step(step)
+        self.done[where] = number
+        if self._shut() and self.holds is None and self.late is not None and covers(self.state.after[-1], self.late):
+            self.holds = number
+
+    def _shut(self) -> bool:
+        return self.late is not None and not self.opened and self.holds is None
+
+    def _answer(self, thread: int, node: p.Ask, where: Where) -> str:
+        possible = self.state.player.possible_answers(thread)
+        if not possible:
+            raise Unforceable(f"the fixed design cannot go on at a question of {where[0]!r}")
+        wanted = self.answers.get(where)
+        if isinstance(node.question, (p.EventQuery, p.StreamQuery)) and len(possible) > 1:
+            # "yes" where the work is not held back: a real query says so a moment later.
+            if not self._shut():
+                return wanted or "yes"
+            after = self.state.tried(Step(thread, self.state.player.pc(thread), "yes"))
+            assert self.late is not None
+            return "no" if after is None or covers(after.after[-1], self.late) else "yes"
+        return wanted if wanted in possible else possible[0]
+
+    def _block(self, thread: int, where: Where, number: int) -> int | None:
+        """The block that the counterexample's allocation got, if the model lets it be handed out here."""
+        label = self.blocks.get(where)
+        node = self.state.player.node(thread)
+        if label is None or not isinstance(node, p.Do) or not isinstance(node.operation, (p.Alloc, p.Take)):
+            return None
+        self.labels[number] = label
+        after = self.state.tried(Step(thread, self.state.player.pc(thread), None, label))
+        if after is None:
+            return None
+        if self._shut() and self.late is not None and covers(after.after[-1], self.late):
+            return None  # the allocator sees that the block is in use
+        return label
+
+
+def signature(program: p.Program, thread: p.Thread, node: p.Node) -> str:
+    """What a node does, in names only."""
+    if isinstance(node, p.Ask):
+        q = node.question
+        return f"?{type(q).__name__} {getattr(q, 'name', '')}"
+    o = node.operation
+    parts = [RULES[type(o)].name if type(o) in RULES else type(o).__name__]
+    for field in o.__struct_fields__:
+        value = getattr(o, field)
+        if field == "name":
+            parts.append(value)
+        elif field in ("local", "locals"):
+            parts.append(",".join(thread.locals[k].name for k in ([value] if isinstance(value, int) else value)))
+        elif isinstance(value, (p.Obj, p.Slot)):
+            parts.append(program.objects[value.id].name)
+        elif isinstance(value, p.Local):
+            parts.append(thread.locals[value.id].name)
+        elif field in ("queue", "pool", "lock", "flag", "counter", "cursor"):
+            parts.append(program.objects[value].name)
+    return " ".join(parts)

@@ -1,0 +1,253 @@
+"""Calls that are several operations at once: what the platform documents as a sequence is written down as that sequence.
+
+Every engine learns them through the operations that they are made of. Each docstring says on which side a limitation errs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.model import program as p
+from fencepost.model.language import objects
+from fencepost.model.language.errors import fail
+from fencepost.model.language.graphs import Graph
+from fencepost.model.language.objects import Accesses, Event, Stream, Tensor
+
+if TYPE_CHECKING:
+    from fencepost.model.language.blocks import Process
+    from fencepost.model.language.design import Design
+    from fencepost.model.language.hosts import Queue
+    from fencepost.model.language.tracer import Recording
+
+TORCH_STREAMS = 32
+"""Streams that PyTorch makes for each device and priority; the 33rd request gets the first again (S8)."""
+
+
+class StreamPool:
+    """`torch.cuda.Stream()` as PyTorch serves it: round robin over 32 streams made in advance (S8, S9)."""
+
+    def __init__(self, design: Design, name: str, size: int) -> None:
+        self._design, self._name, self._size = design, name, size
+        self._made: list[Stream] = []
+        self._next = 0
+
+    def stream(self) -> Stream:
+        """The next stream; after `size` requests the first one again, under its first name."""
+        if self._design._recording is not None:
+            fail(f"{self._name!r}: ask for streams outside of bodies; a body's request in every turn is a ring: d.stream(depth=)")
+        if len(self._made) < self._size:
+            self._made.append(self._design.stream(f"{self._name} {len(self._made)}"))
+        self._next += 1
+        return self._made[(self._next - 1) % self._size]
+
+
+class Agent:
+    """Somebody who moves memory outside of all streams: a NIC, a copy engine with completion handles.
+
+    It serves its posts in the order in which they were posted, like one queue pair; with `queues` > 1 each post of a turn
+    names its queue. Posts of one queue are ordered: hazards between two of them are not found where the hardware
+    reorders them (errs on missed bugs there).
+    """
+
+    def __init__(self, design: Design, name: str, queues: int) -> None:
+        self._design, self._name = design, name
+        self._queues = [design.stream(name if queues == 1 else f"{name} queue {k}") for k in range(queues)]
+
+    def post(
+        self, name: str, reads: Accesses = (), writes: Accesses = (), *, after: Stream | Event | None = None, queue: int = 0,
+        time: float | None = None,
+    ) -> Event:  # fmt: skip
+        """Post a transfer and return its completion handle, an event: `h.synchronize()`, `h.query()`, `s.wait_event(h)`.
+
+        `after`: a stream (all that is in it) or an event that the transfer waits for; None: it may start at once.
+        """
+        design = self._design
+        if not 0 <= queue < len(self._queues):
+            fail(f"{self._name!r} has {len(self._queues)} queues, and no queue {queue}")
+        stream = self._queues[queue]
+        if isinstance(after, Event):
+            stream.wait_event(after)
+        elif after is not None:
+            stream.wait_stream(after)
+        design.launch(name, reads, writes, stream=stream, time=time)
+        handle = design.event(f"{name} of {self._name} done")
+        return stream.record_event(handle)
+
+
+class Communicator:
+    """What the host threads of several ranks do together. Meetings of devices are not in the language yet."""
+
+    def __init__(self, design: Design, name: str, ranks: tuple[str, ...]) -> None:
+        if len(ranks) < 2 or len(set(ranks)) != len(ranks):
+            fail(f"communicator {name!r} has the ranks {list(ranks)}; name two at least, each once")
+        self._design, self._name, self._ranks = design, name, ranks
+        # The k-th call of a rank meets the k-th of every other: nobody is more than one call ahead.
+        self._mail: dict[tuple[str, str], Queue] = {
+            (one, other): design.queue(f"{name} {one} to {other}", capacity=2, item=())
+            for one in ranks for other in ranks if one != other
+        }  # fmt: skip
+
+    def host_barrier(self, rank: str) -> None:
+        """The calling thread, as `rank`, goes on when all ranks have come (a host edge between all pairs)."""
+        self._announce(rank)
+        self.host_wait(rank)
+
+    def host_announce(self, rank: str) -> None:
+        """The first half of a barrier: the rank has come and does not wait."""
+        self._announce(rank)
+
+    def host_wait(self, rank: str) -> None:
+        """The second half: wait until all others have come as often as this rank waits."""
+        for other in self._others(rank):
+            self._mail[other, rank].get()
+
+    def _announce(self, rank: str) -> None:
+        for other in self._others(rank):
+            self._mail[rank, other].put()
+
+    def _others(self, rank: str) -> tuple[str, ...]:
+        if rank not in self._ranks:
+            fail(f"communicator {self._name!r} has no rank {rank!r}; it has: {', '.join(self._ranks)}")
+        return tuple(other for other in self._ranks if other != rank)
+
+
+def memcpy(design: Design, dst: Tensor, src: Tensor, time: float | None) -> None:
+    """cudaMemcpy, which is not `copy_` (S50): on the legacy default stream.
+
+    A pageable source is staged before the call returns, while the transfer may still be pending; a copy to the host, and
+    from pinned memory, returns when it is complete; one within the device does not hold the host.
+    """
+    legacy = design.default_stream()
+    if src._space == "pageable" and dst._space in ("device", "managed"):
+        staging = design.empty_pinned(f"driver staging of {src.name}")
+        design.host("stage", reads=[src], writes=[staging])
+        dst.copy_(staging, non_blocking=True, stream=legacy, time=time)
+        staging.release()
+    elif src._space in ("device", "managed") and dst._space in ("device", "managed"):
+        dst.copy_(src, non_blocking=True, stream=legacy, time=time)
+    else:
+        dst.copy_(src, stream=legacy, time=time)
+
+
+def strided_copy(dst: Tensor, src: Tensor, non_blocking: bool, stream: Stream | None, time: float | None) -> None:
+    """`dst.copy_(src)` where the host side is not contiguous, so that a temporary stands between (S55, S56).
+
+    The temporary is fresh pageable memory even if the tensor is pinned. From the host: what happens to the bytes is the
+    pageable rule's business (S47). To the host: the call copies temporary to tensor at once, which is right only if a
+    copy to pageable memory returns when it is done (S48).
+    """
+    design = dst._design
+    host = src if dst._space in ("device", "managed") else dst
+    temporary = design._temporary(f"contiguous {host.name}")
+    if host is src:
+        design.host("make contiguous", reads=[src], writes=[temporary])
+        dst.copy_(temporary, non_blocking, stream=stream, time=time)
+    else:
+        temporary.copy_(src, non_blocking, stream=stream, time=time)
+        design.host("spread", reads=[temporary], writes=[dst])
+
+
+def peer_copy(dst: Tensor, src: Tensor, source: Stream, target: Stream, time: float | None) -> None:
+    """A copy between GPUs (S59): the source's stream waits for the target's, copies, and the target's waits for it."""
+    source.wait_stream(target)
+    dst.copy_(src, non_blocking=True, stream=source, time=time)
+    target.wait_stream(source)
+
+
+class Composites:
+    """The methods of `Design` that this file stands for."""
+
+    def torch_streams(self: Any, name: str = "pool stream", size: int = TORCH_STREAMS) -> StreamPool:
+        """PyTorch's pool of streams: `.stream()` is `torch.cuda.Stream()`; the 33rd aliases the first (S8)."""
+        return StreamPool(self, name, size)
+
+    def agent(self: Any, name: str, queues: int = 1) -> Agent:
+        """A foreign agent with `queues` queues that are served in order."""
+        if queues < 1:
+            fail(f"agent {name!r} has {queues} queues; it needs one at least")
+        return Agent(self, name, queues)
+
+    def communicator(self: Any, name: str, ranks: tuple[str, ...] | list[str]) -> Communicator:
+        """Ranks that meet: names of the ranks, which their threads pass to `host_barrier`."""
+        return Communicator(self, name, tuple(ranks))
+
+    def graph(self: Any, name: str) -> Graph:
+        """A CUDA graph: captured once, replayed with the addresses that it was captured with (S91-S102)."""
+        return Graph(self, self._fresh(name))
+
+    def host_function(
+        self: Any, name: str, reads: Accesses = (), writes: Accesses = (), *, stream: Stream | None = None,
+        time: float | None = None,
+    ) -> None:  # fmt: skip
+        """Host code in stream order (cudaLaunchHostFunc, S103): after earlier work, before later work of the stream.
+
+        It runs on a driver thread, so nothing orders it with the caller but the stream. It may not call CUDA (S104). That
+        the driver may run several one after the other is no edge.
+        """
+        recording = self._running()
+        found = objects.accesses(reads, writes, recording)
+        for access in found:
+            thing = self._objects[access.target.id] if isinstance(access.target, (p.Obj, p.Slot)) else None
+            if isinstance(thing, p.Memory) and thing.space == "device":
+                fail(f"host function {name!r} cannot access device memory {thing.name!r}; copy it, or use d.managed")
+        recording.do(p.Launch(name, self._stream(stream, recording), found, objects._time(time)))
+
+    def memcpy(self: Any, dst: Tensor, src: Tensor, *, time: float | None = None) -> None:
+        """cudaMemcpy on the legacy default stream (S50)."""
+        objects._memory(dst, "memcpy")
+        objects._memory(src, "memcpy")
+        memcpy(self, dst, src, time)
+
+    def peer_copy(
+        self: Any, dst: Tensor, src: Tensor, *, source: Stream, target: Stream, time: float | None = None
+    ) -> None:
+        """`dst.copy_(src)` between GPUs (S59); `source` and `target` are the current streams of the two."""
+        objects._memory(dst, "peer_copy")
+        objects._memory(src, "peer_copy")
+        peer_copy(dst, src, source, target, time)
+
+    def _temporary(self: Any, name: str) -> Tensor:
+        """Pageable memory of the allocator's: one name, one piece, because freed memory is the next call's."""
+        number = self._made(p.Memory(name, "pageable", None, 4096, 0, self._process()))
+        return Tensor(self, name, "pageable", number)
+
+    def _made(self: Any, thing: p.Object) -> int:
+        """The number of an object that the language itself makes during a trace; the same object when it is traced again."""
+        known: dict[str, int] = self._implicit
+        if thing.name not in known:
+            self._unique(thing.name)
+            self._objects.append(thing)
+            known[thing.name] = len(self._objects) - 1
+        return known[thing.name]
+
+    # ------------------------------------------------------------ the legacy default stream
+
+    def _legacy_edges(self: Any, operation: p.Operation, recording: Recording) -> None:
+        """Write down the waits that the legacy default stream's rule puts in front of an enqueued operation (S11, S31).
+
+        What is enqueued on it waits for all blocking streams of its context; what is enqueued on one of those waits for it.
+        """
+        stream = getattr(operation, "stream", None)
+        if not isinstance(stream, p.Obj) or isinstance(operation, (p.Alloc, p.RecordStream, p.StreamSync)):
+            return
+        thing = self._objects[stream.id]
+        assert isinstance(thing, p.Stream)
+        legacy = self._defaults.get((thing.process, thing.gpu))
+        for number, blocking in self._blocking:
+            other = self._objects[number]
+            if (other.process, other.gpu) != (thing.process, thing.gpu):
+                continue
+            if legacy is not None and stream.id == legacy._id:
+                recording.do(p.WaitStream(stream, p.Obj(number)))
+            elif stream.id == number:
+                home = legacy or self._default_of(blocking)
+                recording.do(p.WaitStream(stream, home._operand(recording)))
+
+    def _default_of(self: Any, stream: Stream) -> Stream:
+        thing = self._objects[stream._id]
+        process: Process = self._known_processes[thing.process]
+        self._processes.append(process)
+        try:
+            return self.default_stream(thing.gpu)  # type: ignore[no-any-return]
+        finally:
+            self._processes.pop()

@@ -1,0 +1,248 @@
+"""CUDA graphs: what is captured once and runs again at every replay, with the addresses that were baked in (S91-S102)."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from fencepost.model import program as p
+from fencepost.model.language.errors import fail
+from fencepost.model.language.objects import Stream, Tensor
+
+if TYPE_CHECKING:
+    from fencepost.model.language.design import Design
+    from fencepost.model.language.tracer import Recording
+
+_SYNCHRONISING = (p.EventSync, p.StreamSync, p.DeviceSync, p.Item)
+_NODES = (p.Launch, p.Copy, p.Memset)
+_ORDER = (p.Record, p.StreamWaitEvent, p.WaitStream)
+
+
+class _Baked(NamedTuple):
+    """The address of a block: what a cell keeps from the capture on, without keeping the block alive."""
+
+    cell: int
+    part: p.Part | None
+
+
+class Graph:
+    """A captured graph. `with g.capture():` in a setup or script, `g.replay()` wherever it is launched.
+
+    Kernels, copies and fills inside the capture do not run there (S91); host code does, once. Host memory, device memory
+    and blocks are baked by address (S92): a block that is freed afterwards is used all the same (S89, S97, S101). What is
+    allocated inside the capture belongs to the graph for ever (S74, S88). A launch comes after earlier launches of the same
+    graph (S93); graphs are not ordered with each other (S95). Not modelled: reuse of a graph's private memory inside it and
+    between graphs that share a pool (S96), so hazards of that kind are not found.
+    """
+
+    def __init__(self, design: Design, name: str) -> None:
+        self._design, self._name = design, name
+        self._nodes: list[Any] | None = None
+        self._origin: p.Operand | None = None
+        self._branches: dict[p.Operand, int] = {}
+        """Captured streams besides the origin -> the graph's own stream that stands for each at replay."""
+        self._events: dict[p.Operand, int] = {}
+        self._cells: dict[p.Operand, int] = {}
+        self._known: dict[p.Operand, dict[p.Operand, int]] = {}
+        self._length: dict[p.Operand, int] = {}
+        self._recorded: dict[p.Operand, dict[p.Operand, int]] = {}
+        self._done: int | None = None
+        self._replayer: str | None = None
+
+    # ------------------------------------------------------------ capture
+
+    def capture(self, stream: Stream | None = None) -> Capture:
+        """`with g.capture():` records what is enqueued on `stream` (default: the current one) and on streams that join it."""
+        return Capture(self, stream)
+
+    def _begin(self, origin: p.Operand) -> None:
+        self._nodes, self._origin = [], origin
+        self._branches, self._events, self._cells = {}, {}, {}
+        self._known, self._length, self._recorded = {origin: {}}, {origin: 0}, {}
+
+    def _take(self, operation: p.Operation, recording: Recording) -> bool:
+        """Whether the graph takes the operation, so that it does not run now."""
+        stream = getattr(operation, "stream", None)
+        if isinstance(operation, _SYNCHRONISING) or (isinstance(operation, p.Copy) and not operation.non_blocking):
+            fail(f"graph {self._name!r}: the host cannot wait during a capture (S99); move the wait out of `with capture()`")
+        if isinstance(operation, p.RecordStream):
+            return True  # uses recorded during a capture are discarded (S74)
+        if isinstance(operation, (p.StreamWaitEvent, p.WaitStream)):
+            return self._order(operation)
+        if stream not in self._known or not isinstance(operation, (*_NODES, p.Record)):
+            return False
+        assert self._nodes is not None
+        self._length[stream] += 1
+        if isinstance(operation, p.Record):
+            self._recorded[operation.event] = {**self._known[stream], stream: self._length[stream]}
+            self._nodes.append(operation)
+            return True
+        if isinstance(operation, p.Copy) and any(self._unpinned(x) for x in (operation.src, operation.dst)):
+            fail(f"graph {self._name!r}: a copy from or to unpinned memory cannot be captured (S99); pin it")
+        changed = {name: self._bake(value, recording) for name, value in _operands(operation)}
+        if isinstance(operation, p.Copy):
+            changed["raw"] = True  # no allocator sees what a replay does (S83)
+        self._nodes.append((operation, changed))
+        return True
+
+    def _order(self, operation: p.StreamWaitEvent | p.WaitStream) -> bool:
+        """Forks and joins: they are edges of the graph, and spread the capture to other streams (S28, S94, S98)."""
+        if isinstance(operation, p.StreamWaitEvent):
+            if operation.event not in self._recorded:
+                if operation.stream in self._known:
+                    fail(
+                        f"graph {self._name!r}: a captured stream waits for an event that was not recorded in the capture; "
+                        "wait before it, or record the event inside (S28)"
+                    )
+                return False
+            known = self._recorded[operation.event]
+        else:
+            if operation.other not in self._known:
+                if operation.stream in self._known:
+                    fail(f"graph {self._name!r}: a captured stream waits for one that is not captured (S98); wait before it")
+                return False
+            known = {**self._known[operation.other], operation.other: self._length[operation.other]}
+        mine = self._known.setdefault(operation.stream, {})
+        self._length.setdefault(operation.stream, 0)
+        for stream, count in known.items():
+            mine[stream] = max(mine.get(stream, 0), count)
+        assert self._nodes is not None
+        self._nodes.append(operation)
+        return True
+
+    def _unpinned(self, operand: Any) -> bool:
+        thing = self._design._objects[operand.id] if isinstance(operand, (p.Obj, p.Slot)) else None
+        return isinstance(thing, p.Memory) and thing.space == "pageable"
+
+    def _bake(self, operand: Any, recording: Recording) -> Any:
+        if isinstance(operand, tuple):
+            return tuple(self._bake(one, recording) for one in operand)
+        if isinstance(operand, p.Access):
+            return (operand, self._bake(operand.target, recording))
+        index = operand.index if isinstance(operand, p.Slot) else None
+        part = operand.part.index if isinstance(operand.part, p.At) else None
+        if any(one is not None and not isinstance(one, p.Fixed) for one in (index, part)):
+            fail(f"graph {self._name!r} bakes addresses (S92): index the ring by a constant, or capture one graph for each slot")
+        if not isinstance(operand, p.Local):
+            return operand
+        whole = p.Local(operand.id)
+        if whole not in self._cells:
+            cell = self._design._made(p.Cell(f"{self._name} address {len(self._cells)}", (p.MEMORY,)))
+            self._cells[whole] = cell
+            alias = recording.local(f"{self._name} address", p.MEMORY, f"view {whole}")
+            recording.capturing = None
+            recording.do(p.View(alias.local, whole, False, False))
+            recording.do(p.CellSet(p.Obj(cell), (p.Local(alias.local),)))
+            recording.capturing = self
+        return _Baked(self._cells[whole], operand.part)
+
+    def _end(self) -> None:
+        assert self._origin is not None and self._nodes is not None
+        if not self._nodes:
+            fail(f"graph {self._name!r} captures nothing; enqueue on the captured stream inside `with capture()`")
+        joined = self._known[self._origin]
+        for number, stream in enumerate(s for s in self._known if s != self._origin):
+            if joined.get(stream, 0) < self._length[stream]:
+                name = getattr(self._design._objects[getattr(stream, "id", 0)], "name", "?")
+                fail(f"graph {self._name!r}: stream {name!r} does not rejoin the capturing stream before the end (S98)")
+            home = p.Stream(f"{self._name} branch {number}", None, 0, False, self._design._process())
+            self._branches[stream] = self._design._made(home)
+        for number, event in enumerate(self._recorded):
+            self._events[event] = self._design._made(p.Event(f"{self._name} edge {number}"))
+        self._done = self._design._made(p.Event(f"{self._name} launched"))
+
+    # ------------------------------------------------------------ replay
+
+    def replay(self, stream: Stream | None = None) -> None:
+        """Launch the graph on `stream` (default: the caller's current one, S100)."""
+        recording = self._design._running()
+        if self._nodes is None or self._done is None:
+            fail(f"graph {self._name!r} is replayed before it is captured; write the capture, in a setup, in front")
+        if recording.capturing is not None:
+            fail(f"graph {self._name!r} is replayed inside a capture; replay it outside")
+        if self._cells and self._replayer not in (None, recording.tracer.name):
+            fail(
+                f"graph {self._name!r} has blocks baked in and is replayed by the threads {self._replayer!r} and "
+                f"{recording.tracer.name!r}; let one thread replay it, or capture one graph for each"
+            )
+        self._replayer = recording.tracer.name
+        target = self._design._stream(stream, recording)
+        streams: dict[p.Operand, p.Operand] = {s: p.Obj(number) for s, number in self._branches.items()}
+        assert self._origin is not None
+        streams[self._origin] = target
+        recording.do(p.StreamWaitEvent(target, p.Obj(self._done)))
+        addresses: dict[int, int] = {}
+        for cell in self._cells.values():
+            life = recording.local(f"{self._name} address", p.MEMORY, "cell")
+            recording.do(p.CellGet(p.Obj(cell), (life.local,)))
+            addresses[cell] = life.local
+        for node in self._nodes:
+            recording.do(self._again(node, streams, addresses))
+        recording.do(p.Record(p.Obj(self._done), target))
+
+    def _again(self, node: Any, streams: dict[p.Operand, p.Operand], addresses: dict[int, int]) -> p.Operation:
+        if isinstance(node, p.Record):
+            return p.Record(p.Obj(self._events[node.event]), streams[node.stream])
+        if isinstance(node, p.StreamWaitEvent):
+            return p.StreamWaitEvent(streams[node.stream], p.Obj(self._events[node.event]))
+        if isinstance(node, p.WaitStream):
+            return p.WaitStream(streams[node.stream], streams[node.other])
+
+        def address(value: Any) -> Any:
+            if isinstance(value, _Baked):
+                return p.Local(addresses[value.cell], value.part)
+            if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], p.Access):
+                return msgspec.structs.replace(value[0], target=address(value[1]))
+            return tuple(address(one) for one in value) if isinstance(value, tuple) else value
+
+        operation, changed = node
+        given = {name: address(value) for name, value in changed.items()}
+        return msgspec.structs.replace(operation, stream=streams[operation.stream], **given)  # type: ignore[no-any-return]
+
+
+def _operands(operation: p.Operation) -> list[tuple[str, Any]]:
+    """Fields of a node that name memory."""
+    names = ("accesses",) if isinstance(operation, p.Launch) else ("dst", "src")
+    return [(name, getattr(operation, name)) for name in names if hasattr(operation, name)]
+
+
+class Capture:
+    """The `with` block of a capture."""
+
+    def __init__(self, graph: Graph, stream: Stream | None) -> None:
+        self._graph, self._stream = graph, stream
+
+    def __enter__(self) -> Graph:
+        graph, design = self._graph, self._graph._design
+        recording = design._running()
+        if recording.capturing is not None:
+            fail(f"graph {graph._name!r} is captured inside another capture")
+        if recording.tracer.kind == "loop" or recording.path:
+            fail(f"graph {graph._name!r} is captured once: in a @d.setup or @d.script, before any question")
+        stream = self._stream or design.current_stream()
+        origin = stream._operand(recording)
+        thing = design._objects[stream._id] if stream._id is not None else None
+        if isinstance(thing, p.Stream) and thing.default:
+            fail(f"graph {graph._name!r}: the default stream cannot be captured (S98); capture on d.stream()")
+        recording.streams.append(stream)
+        graph._begin(origin)
+        recording.capturing = graph
+        recording.tracer.captures = True
+        return graph
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        recording = self._graph._design._recording
+        if recording is None:
+            return
+        recording.capturing = None
+        recording.streams.pop()
+        if error is None:
+            self._graph._end()
+
+
+def private_memory(graph: Graph, name: str, space: str, bytes_: int) -> Tensor:
+    """What is allocated inside a capture: the graph's own memory, at one address for ever (S74, S88)."""
+    design = graph._design
+    made = design._made(p.Memory(f"{name} of {graph._name}", space, None, bytes_, design._gpu(None), design._process()))
+    return Tensor(design, f"{name} of {graph._name}", space, made)

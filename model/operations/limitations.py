@@ -1,0 +1,54 @@
+"""What the model leaves out, and on which side each omission errs: missed bugs, false alarms, or an answer of unknown."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MISSED, ALARM, UNKNOWN, REFUSED = "missed bugs", "false alarms", "unknown", "refused"
+
+
+class Limitation(NamedTuple):
+    """`what` is not modelled; `errs` on this side; `rules` that say what the platform does."""
+
+    what: str
+    errs: str
+    rules: tuple[str, ...] = ()
+
+
+LIMITATIONS = (
+    Limitation("any CUDA call may wait for undocumented reasons; such waits are never edges", ALARM, ("S5", "S37", "S40")),
+    Limitation("a free that synchronises is no edge; write d.synchronize() where a platform promises it", ALARM, ("S38",)),
+    Limitation("streams that share a hardware queue, and copies that share an engine, are not ordered by that", ALARM,
+               ("S61", "S115", "S116", "S117")),
+    Limitation("size classes of the pinned allocator and best fit of the device allocator: any free block may be handed out",
+               ALARM, ("S70", "S82")),
+    Limitation("the order in which an allocator polls its events: any free block may have been polled", ALARM, ("S67", "S81")),
+    Limitation("a flush of the cache, which moves memory between streams behind host waits", ALARM, ("S41", "S71")),
+    Limitation("unmapping of expandable segments, which waits for the allocation stream alone", MISSED, ("S42",)),
+    Limitation("lazy loading of kernels, which may wait for running work", ALARM, ("S44",)),
+    Limitation("elapsed_time and other calls that raise on events that are not complete", MISSED, ("S27",)),
+    Limitation("re-recording an event whose record is outstanding is undefined on HIP; it is taken as on CUDA", MISSED, ("S30",)),
+    Limitation("reuse of a graph's private memory inside the graph, and between graphs that share a pool", MISSED,
+               ("S74", "S75", "S96")),
+    Limitation("a graph whose inputs are indexed by turn or cursor: addresses are baked, so a constant is asked for", REFUSED,
+               ("S92",)),
+    Limitation("host functions may be serialised with each other; that is no edge", ALARM, ("S104",)),
+    Limitation("a host function that sets flags or touches queues: write a thread of its own that gets its jobs from a queue",
+               REFUSED, ("S103",)),
+    Limitation("meetings of devices (collectives, send and receive): write each rank's part as a kernel; the edges between "
+               "ranks are missing, so what only a collective orders is reported", ALARM, ("S121", "S126", "S130", "S131")),
+    Limitation("collectives that spin while they wait for peers: a hang that only devices see", MISSED, ("S131", "S132")),
+    Limitation("waits of streams for values in memory", REFUSED, ("S118",)),
+    Limitation("posts of one queue of an agent are served in order", MISSED, ()),
+    Limitation("atomics, and the visibility of writes to mapped memory before a synchronisation", MISSED, ("S108", "S109")),
+    Limitation("managed memory of devices without concurrent access, where any host access during any kernel faults", MISSED,
+               ("S111",)),
+    Limitation("imported memory and events of other processes share objects of the design; reference counts of the exporter "
+               "are not followed", MISSED, ("S135", "S136", "S137", "S138", "S139")),
+    Limitation("errors of calls: a record that fails is a record that the design leaves out", MISSED, ("S25",)),
+    Limitation("a read or write of fp.ANY may be any part: two of them count as overlapping", ALARM, ()),
+    Limitation("a turn that goes round for ever within itself", UNKNOWN, ()),
+    Limitation("a turn number or constant sent through a queue or cell where no ring says what it is relative to", UNKNOWN, ()),
+    Limitation("an unordered pair whose change of value is neither shown nor excluded", UNKNOWN, ()),
+)
+"""In the order of the reference page."""

@@ -1,0 +1,237 @@
+"""The obligations of one class as SMT-LIB text over bit-vectors, written directly: no solver's library in between.
+
+A file is complete: `z3 FILE` and `cvc5 FILE` print `unsat` three times. The invariant is the upward closure of the
+minimal bit sets, `inv_C` for each control C; `cov_C` adds the states in which every thread carries the witness. Each
+line of `step` is one edge of the relation and is false when what it leads to is covered; each line of `hazard` is one
+access that is checked.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from fencepost.proofs.certificates.invariant import Sets, image
+from fencepost.proofs.certificates.relation import Edge, Relation
+from fencepost.proofs.certificates.world import TRUE, Check, Step
+
+BLOCK = 200
+OBLIGATIONS = ("init => Inv", "Inv & step => Inv'", "Inv => no hazard")
+
+
+class Derived(NamedTuple):
+    """The relation over the controls of an invariant, in the order in which they are first reached.
+
+    `edges`: (source, number, edge); `missing`: controls of the invariant that nothing leads to.
+    """
+
+    order: tuple[str, ...]
+    edges: tuple[tuple[str, int, Edge], ...]
+    missing: tuple[str, ...]
+    width: int
+
+
+def derive(relation: Relation, sets: Sets) -> Derived:
+    """Expand the relation from its start through the controls that the invariant names."""
+    order = [relation.start]
+    seen = {relation.start}
+    edges: list[tuple[str, int, Edge]] = []
+    for name in order:
+        if name not in sets:
+            continue
+        for number, edge in enumerate(relation.edges(name)):
+            edges.append((name, number, edge))
+            if edge.target not in seen:
+                seen.add(edge.target)
+                order.append(edge.target)
+    width = 1 + max(relation.controls[name].width for name in order)
+    return Derived(tuple(order), tuple(edges), tuple(sorted(set(sets) - seen)), (width + 3) // 4 * 4)
+
+
+def number(value: int, width: int) -> str:
+    """A bit-vector constant."""
+    return f"#x{value:0{width // 4}x}"
+
+
+def _holds(mask: int, width: int) -> str:
+    constant = number(mask, width)
+    return f"(= (bvand b {constant}) {constant})"
+
+
+def _any(terms: list[str]) -> str:
+    return "false" if not terms else terms[0] if len(terms) == 1 else f"(or {' '.join(terms)})"
+
+
+def _bit(mask: int) -> str:
+    """One bit of the target: the disjunction of bits of the source."""
+    if mask & TRUE:
+        return "#b1"
+    terms = [f"((_ extract {k} {k}) b)" for k in range(mask.bit_length()) if mask >> k & 1]
+    return "#b0" if not terms else terms[0] if len(terms) == 1 else f"(bvor {' '.join(terms)})"
+
+
+def _update(update: tuple[int, ...], width: int) -> str:
+    """The target's bits from the source's `b`: runs of bits that move together are one piece."""
+    masks = [TRUE, *update, *[0] * (width - 1 - len(update))]
+    pieces: list[str] = []
+    k = width - 1
+    while k >= 0:
+        low = k
+        mask = masks[k]
+        if mask == 0:
+            while low > 0 and masks[low - 1] == 0:
+                low -= 1
+            pieces.append(f"(_ bv0 {k - low + 1})")
+        elif mask & (mask - 1) == 0 and not mask & TRUE:
+            while low > 0 and masks[low - 1] << 1 == masks[low] and not masks[low - 1] & TRUE:
+                low -= 1
+            pieces.append(f"((_ extract {mask.bit_length() - 1} {masks[low].bit_length() - 1}) b)")
+        else:
+            pieces.append(_bit(mask))
+        k = low - 1
+    return pieces[0] if len(pieces) == 1 else f"(concat {' '.join(pieces)})"
+
+
+def steps_in_words(path: tuple[Step, ...]) -> str:
+    """A stretch: thread and nodes, answers behind "=", "got" where the guessed bytes were handed out."""
+    parts = [f"{s.node if s.node >= 0 else 'end'}{'=' + s.answer if s.answer is not None else ''}{' got' if s.got else ''}" for s in path]
+    return f"{path[0].thread}: {', '.join(parts)}"
+
+
+def _control(relation: Relation, name: str) -> str:
+    world = relation.controls[name].world
+    wit = world.witness
+    chosen = "no witness" if wit is None else f"witness {'w' if wit.write else 'r'}"
+    return f"at {' '.join(map(str, world.pc))}, {chosen}"
+
+
+def check_term(check: Check, width: int) -> str:
+    """True when the check fails: none of its bits is set."""
+    return "true" if not check.mask else f"(= (bvand b {number(check.mask, width)}) {number(0, width)})"
+
+
+class Block(NamedTuple):
+    """Part of an obligation: its number in OBLIGATIONS, the lines of its assertion, the definitions that they use."""
+
+    obligation: int
+    lines: tuple[str, ...]
+    needs: tuple[str, ...]
+
+
+class Text(NamedTuple):
+    """A file: what it declares, its definitions by name in order, its obligations in blocks."""
+
+    head: tuple[str, ...]
+    definitions: dict[str, str]
+    blocks: tuple[Block, ...]
+
+    def lines(self) -> list[str]:
+        """The file line by line."""
+        lines = [*self.head, *self.definitions.values()]
+        for block in self.blocks:
+            lines += [f"; {OBLIGATIONS[block.obligation]}", "(push 1)", *block.lines, "(check-sat)", "(pop 1)"]
+        return lines
+
+    def one(self, block: Block) -> str:
+        """One block by itself, without the check."""
+        used = (self.definitions[name] for name in block.needs)
+        return "\n".join([*self.head, *used, *block.lines]) + "\n"
+
+
+def write(relation: Relation, sets: Sets, derived: Derived, label: str) -> Text:
+    """The text of one class."""
+    width = derived.width
+    head = (
+        f"; fencepost certificate, class {' '.join(label.split())}",
+        "(set-logic QF_BV)",
+        f"(define-sort B () (_ BitVec {width}))",
+        "(declare-const b B)",
+    )
+    definitions: dict[str, str] = {}
+    for name in (*derived.order, *derived.missing):
+        if name in sets:
+            terms = _any([_holds(m, width) for m in sets[name]])
+            about = _control(relation, name) if name in relation.controls else "nothing leads here"
+            definitions[f"inv_{name}"] = f"(define-fun inv_{name} ((b B)) Bool {terms}) ; {about}"
+    closed = {edge.target: edge.closed for _, _, edge in derived.edges}
+    for name in derived.order:
+        terms = [_holds(closed[name], width)] if closed.get(name) else []
+        terms += [f"(inv_{name} b)"] if name in sets else []
+        definitions[f"cov_{name}"] = f"(define-fun cov_{name} ((b B)) Bool {_any(terms)})"
+    updates: dict[tuple[int, ...], str] = {}
+    steps: list[tuple[str, tuple[str, ...]]] = []
+    hazards: dict[str, tuple[str, ...]] = {}
+    for source, _, edge in derived.edges:
+        if edge.update not in updates:
+            updates[edge.update] = update = f"u{len(updates)}"
+            definitions[update] = f"(define-fun {update} ((b B)) B {_update(edge.update, width)})"
+        update, inv, cov = updates[edge.update], f"inv_{source}", f"cov_{edge.target}"
+        words = steps_in_words(edge.path)
+        needs = (inv, *((f"inv_{edge.target}",) if edge.target in sets else ()), cov, update)
+        steps.append((f"(and ({inv} b) (not ({cov} ({update} b)))) ; {words}", needs))
+        for check in edge.checks:
+            term = f"(and ({inv} b) {check_term(check, width)})"
+            hazards[f"{term} ; {check.what} at {check.thread}.{check.node}.{check.which}"] = (inv,)
+    start = f"inv_{relation.start}"
+    missing = start not in definitions
+    begin = "(assert true)" if missing else f"(assert (not (let ((b {number(TRUE, width)})) ({start} b))))"
+    blocks = [Block(0, (begin,), () if missing else (start,))]
+    blocks += _blocks(1, steps) + _blocks(2, list(hazards.items()))
+    return Text(head, definitions, tuple(blocks))
+
+
+def _blocks(obligation: int, terms: list[tuple[str, tuple[str, ...]]]) -> list[Block]:
+    """Disjunctions of at most BLOCK terms: a solver's time grows faster than their number."""
+    return [
+        Block(
+            obligation,
+            ("(assert (or false", *(line for line, _ in part), "))"),
+            tuple(dict.fromkeys(name for _, needs in part for name in needs)),
+        )
+        for part in (terms[k : k + BLOCK] for k in range(0, max(1, len(terms)), BLOCK))
+    ]
+
+
+_INVARIANT = re.compile(r"\(define-fun inv_([0-9a-f]{12}) \(\(b B\)\) Bool (.*)\) ; [^;]*$")
+_CONSTANT = re.compile(r"\(= \(bvand b #x([0-9a-f]+)\) #x([0-9a-f]+)\)")
+
+
+def read_sets(text: str) -> Sets:
+    """The minimal bit sets of a file. Raises `ValueError` on a line that is no disjunction of bit sets."""
+    sets: Sets = {}
+    for line in text.splitlines():
+        if not line.startswith("(define-fun inv_"):
+            continue
+        found = _INVARIANT.match(line)
+        masks = _CONSTANT.findall(found[2]) if found else []
+        if found is None or not masks or any(a != b for a, b in masks) or found[1] in sets:
+            raise ValueError(f"no disjunction of bit sets: {line[:70]}")
+        rest = _CONSTANT.sub("", found[2]).replace("or", "").strip("() ")
+        if rest:
+            raise ValueError(f"no disjunction of bit sets: {line[:70]}")
+        sets[found[1]] = tuple(sorted(int(a, 16) for a, _ in masks))
+    return sets
+
+
+def failures(sets: Sets, derived: Derived, relation: Relation, which: int, bits: int) -> list[str]:
+    """What an assignment of `b` breaks, in words: the reason why a solver answered "sat"."""
+
+    def inside(name: str) -> bool:
+        return any(m & bits == m for m in sets.get(name, ()))
+
+    if which == 0:
+        return ["the start is not covered"]
+    found = []
+    for source, _, edge in derived.edges:
+        if not inside(source):
+            continue
+        if which == 1:
+            after = image(edge.update, bits)
+            covered = any(m & after == m for m in sets.get(edge.target, ()))
+            if not covered and not (edge.closed and after & edge.closed == edge.closed):
+                found.append(f"the step {steps_in_words(edge.path)} leads from control {source} to {edge.target}, which is not covered")
+        else:
+            for check in edge.checks:
+                if not check.mask & bits:
+                    found.append(f"{check.what} at access {check.thread}.{check.node}.{check.which}")
+    return found

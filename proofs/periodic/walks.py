@@ -1,0 +1,108 @@
+"""Shortest walks of a periodic event graph, with polynomials as weights.
+
+A walk x -> y of weight w says: the end of x in step n comes before the start of y in step n + w. Where it touches an
+agent that is serial from step to step, it says so of every step from n + w on; otherwise (streams in rotation) only of
+steps n + w + k * period. A shortest walk is a set of polynomials, as which one is least depends on the parameters.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from fencepost.proofs.periodic.decide import OutOfTime, at_least, implied
+from fencepost.proofs.periodic.graph import Graph, Node
+from fencepost.proofs.periodic.symbols import ZERO, Fact, Poly, Refused
+
+MOST_LABELS = 4_000
+
+
+class Walk(NamedTuple):
+    """Weights of the shortest walks: `serial` through a serial agent, `rotating` not; none: nothing orders the two."""
+
+    serial: tuple[Poly, ...]
+    rotating: tuple[Poly, ...]
+
+
+NONE = Walk((), ())
+
+
+class Signs:
+    """What is known about the sign of polynomials in a region: cheaply from lower bounds, else by Z3, remembered."""
+
+    def __init__(self, facts: list[Fact]) -> None:
+        self.facts = facts
+        self.low: dict[str, int] = {}
+        for fact in facts:
+            names = fact.poly.names()
+            if fact.rel != "ne" and len(names) == 1 and len(fact.poly.terms) <= 2:
+                (name,) = names
+                if fact.poly.coefficient(name) == Poly.of(1):
+                    bound = -fact.poly.put({name: 0}).at({})
+                    self.low[name] = max(bound, self.low.get(name, bound))
+        self.shift = {name: Poly.var(name) + low for name, low in self.low.items()}
+        self.known: dict[Poly, bool] = {}
+
+    def cheap(self, poly: Poly) -> bool:
+        """Whether it is >= 0, seen from its coefficients alone."""
+        moved = poly.put(self.shift)
+        return all(c >= 0 for _, c in moved.terms) and moved.names() <= set(self.low)
+
+    def nonnegative(self, poly: Poly) -> bool:
+        """Whether it is >= 0 everywhere in the region; False also where that is not known."""
+        if poly.constant is not None:
+            return poly.constant >= 0
+        if poly not in self.known:
+            try:
+                self.known[poly] = self.cheap(poly) or implied(self.facts, at_least(poly, ZERO))
+            except OutOfTime:
+                self.known[poly] = False
+        return self.known[poly]
+
+
+def walks(graph: Graph, source: Node, signs: Signs) -> dict[int, tuple[Walk, Walk]]:
+    """Per node the shortest walks from `source`: any, and those that leave the loop of repetitions that source is in.
+
+    In a sure graph only walks count that exist from the first step on: no node is passed in a step before its first.
+    """
+    labels: dict[tuple[int, bool, bool], list[Poly]] = {}
+    start = (source.number, source.serial, source.loop is None, ZERO)
+    work = deque([start])
+    total = 0
+    while work:
+        number, serial, outer, weight = work.popleft()
+        node = graph.nodes[number]
+        if (number, serial, outer, weight) is not start and weight not in labels.get((number, serial, outer), [weight]):
+            continue  # overtaken meanwhile
+        if node.optional and node is not source:
+            continue
+        for target, more in graph.out[number]:
+            to = graph.nodes[target]
+            new = weight + more
+            if graph.sure and not to.optional and not signs.nonnegative(new + source.start - to.start):
+                continue
+            key = (target, serial or to.serial, outer or to.loop is None)
+            mine = labels.setdefault(key, [])
+            if any(signs.cheap(new - other) for other in mine):
+                continue
+            mine[:] = [other for other in mine if not signs.cheap(other - new)]
+            mine.append(new)
+            work.append((*key, new))
+            total += 1
+            if total > MOST_LABELS:
+                raise Refused("the shortest walks depend on the parameters in too many ways")
+    found: dict[int, tuple[Walk, Walk]] = {}
+    for number in range(len(graph.nodes)):
+        of = [[tuple(labels.get((number, serial, outer), ())) for outer in (False, True)] for serial in (False, True)]
+        if any(one for row in of for one in row):
+            every = Walk(_least([*of[1][0], *of[1][1]], signs), (*of[0][0], *of[0][1]))
+            found[number] = (every, Walk(_least(list(of[1][1]), signs), of[0][1]))
+    return found
+
+
+def _least(weights: list[Poly], signs: Signs) -> tuple[Poly, ...]:
+    kept: list[Poly] = []
+    for weight in weights:
+        if not any(signs.cheap(weight - other) for other in kept):
+            kept = [other for other in kept if not signs.cheap(other - weight)] + [weight]
+    return tuple(kept)

@@ -1,0 +1,251 @@
+"""`check`: no hazard within K turns per loop thread, or a replayed run that has one. Shortest first, Z3 does the search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fencepost.model import answer as a
+from fencepost.model import events
+from fencepost.model import program as p
+from fencepost.model.platform import BARE, Environment, Platform
+from fencepost.model.platform import environment as environment_named
+from fencepost.model.platform import platform as platform_named
+from fencepost.proofs.smt.decode import Shown, replay, run_of, shortened
+from fencepost.proofs.smt.encode import Encoder, NotEncoded, encode
+from fencepost.proofs.smt.goals import Goal
+
+MISSING = "the SMT engine needs Z3: pip install 'fencepost[prove]'"
+STEPS = 4
+"""Turns per loop thread when nobody says how many."""
+OTHERS, OTHERS_EFFORT = 24, 2_000_000
+"""After the first hazard: how many more are looked for, each with how much effort (Z3's resource units)."""
+LEVELS = 60
+"""Models of access-level hazards that are looked at before the answer is unknown."""
+
+
+class MissingSolver(ImportError):
+    """Z3 is not installed; the text says which extra has it."""
+
+
+def check(
+    program: p.Program,
+    steps: int = STEPS,
+    *,
+    environment: str | None = None,
+    platform: str | None = None,
+    strict: bool = False,
+    seconds: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> a.Answer:
+    """Decide `program` for runs in which every loop thread makes at most `steps` turns (theory section 4, engine 2a).
+
+    REFUTED with a run that was replayed on the concrete event structure; BOUNDED otherwise; UNKNOWN when the solver
+    gives up after `seconds` (`bound` then says how many turns are done), when a feature is not encoded, or when it is
+    neither shown nor excluded that a hazard changes a value. `strict` refutes on access-level hazards too.
+    Raises `MissingSolver`, `ValueError` on an unknown name, `events.DesignError` for a get from an empty cell.
+    """
+    started = time.perf_counter()
+    search = Search(
+        program, platform_named(platform), environment_named(environment), strict, seconds, progress or (lambda _: None)
+    )
+    verdict, more = search.answer(steps)
+    env, plat = search.environment, search.platform
+    return a.Answer(
+        design=program.name,
+        verdict=verdict,
+        accepted=tuple(one.hazard for one in program.accepted),
+        notes=tuple(search.notes),
+        assumptions=tuple(search.assumptions()),
+        environment=None if env == BARE else env.name,
+        platform=None if plat.name == "cuda" else plat.name,
+        engine="smt",
+        seconds=time.perf_counter() - started,
+        **more,
+    )
+
+
+class Found(NamedTuple):
+    """A goal that was reached, and its replay."""
+
+    goal: Goal
+    shown: Shown
+
+
+class Search:
+    """One bounded check in progress."""
+
+    def __init__(
+        self, program: p.Program, platform: Platform, environment: Environment, strict: bool, seconds: float | None,
+        progress: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.program = program
+        self.platform = platform
+        self.environment = environment
+        self.strict = strict
+        self.deadline = None if seconds is None else time.perf_counter() + seconds
+        self.seconds = seconds
+        self.progress = progress
+        self.notes: list[str] = []
+        self.harmless: dict[tuple[Any, ...], str] = {}
+        """Pairs of operations that nothing in the design can tell apart."""
+        self.unsure: str | None = None
+        self.levels = 0
+
+    def assumptions(self) -> list[str]:
+        """What the verdict stands on."""
+        from fencepost.proofs.explain import assumptions
+
+        return assumptions(self.program, self.platform)
+
+    def answer(self, steps: int) -> tuple[str, dict[str, Any]]:
+        """Verdict and the fields that go with it."""
+        done = 0
+        chunk = 2
+        while done < steps:
+            chunk = min(chunk, steps)
+            try:
+                encoder = encode(self.program, chunk, self.platform, self.environment)
+            except NotEncoded as error:
+                reason = f"not encoded for SMT: {error}; the default engine decides it"
+                return a.UNKNOWN, {"reason": reason, "bound": done or None}
+            solver = Solver(encoder)
+            for turns in range(done + 1, chunk + 1):
+                self.progress(f"smt: {turns} of {steps} turns, {len(encoder.steps)} host steps, {len(encoder.goals)} goals")
+                shown = self._turns(solver, turns)
+                if isinstance(shown, str):
+                    return a.UNKNOWN, {"reason": shown, "bound": done or None}
+                if shown is not None:
+                    return a.REFUTED, self._refuted(solver, turns, shown)
+                done = turns
+            chunk = chunk * 2 if chunk < 4 else chunk + max(3, chunk // 2)
+        self.notes += [f"access-level only: {why}" for why in dict.fromkeys(self.harmless.values())]
+        if self.unsure is not None:
+            return a.UNKNOWN, {"reason": self.unsure, "bound": None}
+        return a.BOUNDED, {"bound": steps}
+
+    def _refuted(self, solver: Solver, turns: int, first: Found) -> dict[str, Any]:
+        """The shortest run found, and the other hazards that so many turns have."""
+        found = [first]
+        for _ in range(OTHERS):
+            self._exclude_pair(solver, found[-1].goal)
+            more = self._turns(solver, turns, OTHERS_EFFORT)
+            if not isinstance(more, Found):
+                break
+            found.append(more)
+        best: dict[str, Shown] = {}
+        for one in found:
+            short = shortened(self.program, one.shown, self.platform, self.environment)
+            name = short.hazard.name
+            if name not in best or len(short.run.steps) < len(best[name].run.steps):
+                best[name] = short
+        ordered = sorted(best.values(), key=lambda shown: len(shown.run.steps))
+        return {"hazards": tuple(shown.hazard for shown in ordered), "run": ordered[0].run, "bound": turns}
+
+    def _exclude_pair(self, solver: Solver, goal: Goal) -> None:
+        solver.exclude([other for other in solver.encoder.goals if _pair(other) == _pair(goal)])
+
+    def _turns(self, solver: Solver, turns: int, effort: int = 0) -> Found | str | None:
+        """A hazard within `turns` turns that refutes; a string when the solver gave up; None when there is none."""
+        if solver.encoder.started and turns > 1:
+            solver.at_least(turns)
+        while True:
+            left = None if self.deadline is None else self.deadline - time.perf_counter()
+            status = solver.check(turns, left, effort)
+            if status == "unknown":
+                return f"the solver gave up after {self.seconds:g} s at {turns} turns ({solver.why()})"
+            if status == "unsat":
+                return None
+            model = solver.model()
+            goal = next(goal for goal in solver.encoder.goals if model.get(goal.name))
+            run, where = run_of(solver.encoder, model, goal)
+            shown = replay(self.program, run, where, goal, self.platform, self.environment)
+            if isinstance(shown, str):
+                return f"a model was found at {turns} turns, but {shown}"
+            if shown.hazard.value_changing or (self.strict and shown.hazard.value_changing is False):
+                return Found(goal, shown)
+            stop = self._level(solver, goal, shown)
+            if stop is not None:
+                return stop
+
+    def _level(self, solver: Solver, goal: Goal, shown: Shown) -> str | None:
+        """A hazard that was not shown to change a value: look for others."""
+        self.levels += 1
+        sentence = f"{shown.hazard.name}: {shown.why}"
+        if shown.hazard.value_changing is False and (
+            shown.why.startswith("nothing in the design reads") or goal.harmless
+        ):
+            self.harmless[_pair(goal)] = sentence
+            self._exclude_pair(solver, goal)
+            return None
+        if self.unsure is None:
+            self.unsure = (
+                f"{shown.hazard.name}: neither shown nor excluded that the two orders give a reader different content "
+                f"({shown.why})"
+            )
+        if self.levels > LEVELS:
+            return self.unsure
+        solver.exclude([goal])
+        return None
+
+
+def _pair(goal: Goal) -> tuple[Any, ...]:
+    """What a goal has in common with the same operations in other turns."""
+    places = [(step.thread, step.at) for step in (goal.first, goal.second) if step is not None]
+    return (goal.kind, goal.blocks is None, goal.harmless, *sorted(places))
+
+
+class Solver:
+    """Z3 with the encoding's text, asked under a bound on the turns."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        try:
+            import z3
+        except ImportError:
+            raise MissingSolver(MISSING) from None
+        self.encoder = encoder
+        self._z3: Any = z3
+        lines = [*encoder.text.lines]
+        for turn, literals in encoder.started.items():
+            lines.append(f"(declare-const within{turn} Bool)")
+            lines += [f"(assert (=> within{turn} (not {literal})))" for literal in literals]
+        self._context = z3.Context()
+        self._solver: Any = z3.SimpleSolver(ctx=self._context)
+        self._solver.set("arith.solver", 1)  # difference logic: every atom is one (text.py)
+        self._solver.from_string("\n".join(lines))
+
+    def at_least(self, turns: int) -> None:
+        """Some thread makes its last turn: fewer turns were tried before."""
+        literals = self.encoder.started.get(turns - 1, [])
+        if literals:
+            bools = [self._z3.Bool(name, self._context) for name in literals]
+            self._solver.add(self._z3.Or(*bools, self._context) if len(bools) > 1 else bools[0])
+
+    def check(self, turns: int, seconds: float | None, effort: int = 0) -> str:
+        """ "sat" | "unsat" | "unknown"; `effort` bounds the search in Z3's resource units (0: no bound)."""
+        self._solver.set("rlimit", effort)
+        if seconds is not None:
+            if seconds <= 0:
+                return "unknown"
+            self._solver.set("timeout", max(1, int(seconds * 1000)))
+        limit = [self._z3.Bool(f"within{turns}", self._context)] if turns in self.encoder.started else []
+        return str(self._solver.check(*limit))
+
+    def why(self) -> str:
+        """Why the solver gave up."""
+        return str(self._solver.reason_unknown())
+
+    def model(self) -> dict[str, Any]:
+        """Values of all variables."""
+        model = self._solver.model()
+        values: dict[str, Any] = {}
+        for declared in model.decls():
+            value = model[declared]
+            values[declared.name()] = self._z3.is_true(value) if self._z3.is_bool(value) else value.as_long()
+        return values
+
+    def exclude(self, goals: list[Goal]) -> None:
+        """These goals are not asked for again."""
+        for goal in goals:
+            self._solver.add(self._z3.Not(self._z3.Bool(goal.name, self._context)))

@@ -1,0 +1,211 @@
+"""What mends a refuted design: sets of additions, each proved sufficient on the whole design, the cheapest first.
+
+For each family of additions a set is built that prefers it: take the shortest hazard, add the cheapest offer that closes
+it, go on until none is left. The sets are then proved by `check`, with a certificate.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+from fencepost.model import answer as a
+from fencepost.model import program as p
+from fencepost.model.platform import Environment, Platform
+from fencepost.model.platform import environment as environment_named
+from fencepost.model.platform import platform as platform_named
+from fencepost.proofs.check import check
+from fencepost.proofs.explain import place
+from fencepost.proofs.explore.locations import Location, locations
+from fencepost.proofs.explore.search import Budget
+from fencepost.proofs.judge import Judged
+from fencepost.proofs.waits.catalogue import Sync, operation, synchronisations, without
+from fencepost.proofs.waits.changes import Offers
+from fencepost.proofs.waits.classify import Mapper
+from fencepost.proofs.waits.decide import judge_location
+from fencepost.proofs.waits.offer import PRICE, Change
+
+MOST_CHANGES = 8
+BATCH = 4
+"""Families that are tried at a time."""
+
+MOST_TRIES = 14
+"""Offers that are tried against one hazard."""
+
+
+class Addition(msgspec.Struct, frozen=True):
+    """One change of a set, in words, and where to put it."""
+
+    family: str
+    text: str
+    place: str
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """A set of additions with the proof that it is enough. `price` orders sets, it measures nothing."""
+
+    additions: tuple[Addition, ...]
+    price: int
+    answer: a.Answer
+    program: p.Program
+    spare: tuple[str, ...] = ()
+    """Waits for the same event, by place, that may go once the set is in: the addition moves them."""
+
+
+class Repairs(msgspec.Struct, frozen=True):
+    """The hazards that were to be mended and the sets that were found, cheapest first."""
+
+    hazards: tuple[a.Hazard, ...]
+    repairs: tuple[Repair, ...]
+    open: tuple[str, ...]
+    tried: int
+    seconds: float
+
+
+def repair(
+    program: p.Program,
+    *,
+    environment: str | None = None,
+    platform: str | None = None,
+    never: tuple[str, ...] = (),
+    seconds: float = 60.0,
+    most: int = 5,
+    mapper: Mapper = map,
+) -> Repairs:
+    """The cheapest sets of additions that leave no hazard; none when the design has none.
+
+    `seconds` bounds the whole answer. Raises `ValueError` on an unknown name.
+    """
+    begin = time.perf_counter()
+    env, plat = environment_named(environment), platform_named(platform)
+    deadline = time.monotonic() + seconds
+    hazards: list[Judged] = []
+    open_: list[str] = []
+    for location in locations(program):
+        verdict = judge_location(program, location, plat, env, deadline - time.monotonic())
+        if verdict.safe is False:
+            hazards.append(verdict.hazards[0])
+        elif verdict.safe is None:
+            open_.append(f"{location.label(program)}: {verdict.why}")
+    hazards.sort(key=lambda j: (j.turns, len(j.run.steps)))
+    families = {change.family for judged in hazards for change in Offers(program, judged).all()}
+    ordered = sorted(families, key=lambda f: PRICE[f])
+    unsafe = tuple(j.location for j in hazards)
+    found: dict[frozenset[tuple[str, str]], Repair] = {}
+    tried = 0
+    while ordered:
+        # A set that prefers a family costs at least as much as its one addition.
+        if sum(r.price <= PRICE[ordered[0]] for r in found.values()) >= most:
+            break
+        batch, ordered = ordered[:BATCH], ordered[BATCH:]
+        tasks = [(program, unsafe, family, plat, env, environment, platform, never, deadline) for family in batch]
+        for made, count in mapper(_preferring, tasks):
+            tried += count
+            if made is not None:
+                found.setdefault(frozenset((x.text, x.place) for x in made.additions), made)
+    sets = sorted(found.values(), key=lambda r: (r.price, len(r.additions)))
+    return Repairs(tuple(j.hazard for j in hazards), tuple(sets[:most]), tuple(open_), tried, time.perf_counter() - begin)
+
+
+def _preferring(task: tuple[Any, ...]) -> tuple[Repair | None, int]:
+    """The set that prefers one family, and how many edits were decided."""
+    program, unsafe, family, platform, environment, environment_name, platform_name, never, deadline = task
+    builder = _Builder(program, list(unsafe), family, platform, environment, deadline)
+    made = builder.build()
+    if made is None or not any(change.family == family for change in builder.changes):
+        return None, builder.tried
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return None, builder.tried
+
+    def proved(candidate: p.Program) -> a.Answer | None:
+        builder.tried += 1
+        answer = check(
+            candidate, environment=environment_name, platform=platform_name, never=never,
+            budget=Budget(seconds=max(0.1, deadline - time.monotonic())), explain=False,
+        )  # fmt: skip
+        return answer if answer.verdict in (a.PROVED, a.MASKED) else None
+
+    answer = proved(made)
+    if answer is None:
+        return None, builder.tried
+    additions = tuple(Addition(c.family, c.text, c.place) for c in builder.changes)
+    spare = tuple(place(program, sync.at) for sync in _same_waits(program, made) if proved(without(made, [sync], platform)))
+    return Repair(additions, sum(c.price for c in builder.changes), answer, made, spare), builder.tried
+
+
+def _same_waits(program: p.Program, made: p.Program) -> list[Sync]:
+    """Waits of the design that an added wait repeats."""
+    added = [
+        (t, node.operation)
+        for t, thread in enumerate(made.threads)
+        for node in thread.nodes[len(program.threads[t].nodes) :]
+        if isinstance(node, p.Do) and isinstance(node.operation, (p.EventSync, p.StreamWaitEvent, p.WaitStream))
+    ]
+    return [s for s in synchronisations(program) if (s.at[0], operation(program, s.at)) in added]
+
+
+class _Builder:
+    """One set in the making."""
+
+    def __init__(
+        self, program: p.Program, unsafe: list[Location], family: str, platform: Platform, environment: Environment,
+        deadline: float,
+    ) -> None:  # fmt: skip
+        self.program = program
+        self.unsafe = unsafe
+        self.family = family
+        self.platform = platform
+        self.environment = environment
+        self.deadline = deadline
+        self.changes: list[Change] = []
+        self.tried = 0
+
+    def _ask(self, program: p.Program, location: Location) -> tuple[bool | None, Judged | None]:
+        self.tried += 1
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            return None, None
+        verdict = judge_location(program, location, self.platform, self.environment, left)
+        return verdict.safe, verdict.hazards[0] if verdict.hazards else None
+
+    def build(self) -> p.Program | None:
+        """The program with the set; None when no set was found."""
+        program = self.program
+        for location in self.unsafe:
+            safe, judged = self._ask(program, location)
+            while not safe:
+                if judged is None or len(self.changes) >= MOST_CHANGES:
+                    return None
+                step = self._step(program, judged)
+                if step is None:
+                    return None
+                change, program, safe, judged = step
+                self.changes.append(change)
+        return program
+
+    def _step(
+        self, program: p.Program, judged: Judged
+    ) -> tuple[Change, p.Program, bool | None, Judged | None] | None:
+        """The first offer, the preferred family before the others, that makes the location safe, or moves on at least."""
+        offers = sorted(Offers(program, judged).all(), key=lambda c: (c.family != self.family, c.price))
+        onward: tuple[Change, p.Program, bool | None, Judged | None] | None = None
+        pair = _pair(judged)
+        for change in offers[:MOST_TRIES]:
+            if onward is not None and change.family != onward[0].family:
+                break
+            candidate = change.apply(program)
+            safe, left = self._ask(candidate, judged.location)
+            if safe:
+                return change, candidate, safe, left
+            if left is not None and _pair(left) != pair and onward is None:
+                # Another hazard comes first now; this one may still be there behind it.
+                every = judge_location(candidate, judged.location, self.platform, self.environment, first=False)
+                if pair not in [_pair(j) for j in every.hazards]:
+                    onward = (change, candidate, safe, left)
+        return onward
+
+
+def _pair(judged: Judged) -> tuple[object, ...]:
+    return judged.found.first, judged.found.second, judged.hazard.object

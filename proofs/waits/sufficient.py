@@ -1,0 +1,103 @@
+"""All minimal sufficient sets of a monotone question: which smallest sets of synchronisations keep a location safe.
+
+Keeping more synchronisations never makes a location unsafe. So the sets of removed ones that are safe are closed
+downwards, and Reiter's hitting-set tree lists all minimal sufficient sets: a further one must lack a member of each
+that is known (the idea of MARCO, Liffiton et al. 2016, on sets that are small enough for a plain tree).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+Safe = Callable[[frozenset[int]], "bool | None"]
+"""Whether the location is safe without these; None when that is not known (then they are kept)."""
+
+MOST = 24
+"""Minimal sets of one location that are listed; what lies beyond is not claimed."""
+
+
+class Family(msgspec.Struct, frozen=True):
+    """`sets`: minimal sufficient sets; `complete`: whether these are all; `unsure`: an answer was open on the way."""
+
+    sets: tuple[frozenset[int], ...]
+    complete: bool = True
+    unsure: bool = False
+
+
+def minimal_sufficient(universe: Sequence[int], safe: Safe) -> Family:
+    """The minimal subsets of `universe` to keep such that `safe(universe - kept)`; `safe(frozenset())` is taken as true."""
+    everything = frozenset(universe)
+    unsure = False
+
+    def ask(gone: frozenset[int]) -> bool:
+        nonlocal unsure
+        answer = safe(gone)
+        unsure = unsure or answer is None
+        return answer is True
+
+    if not everything or ask(everything):
+        return Family((frozenset(),))
+    needed = frozenset(k for k in universe if not ask(frozenset((k,))))
+    if ask(everything - needed):
+        return Family((needed,), unsure=unsure)
+    spare = [k for k in universe if k not in needed]
+    found: list[frozenset[int]] = []
+    todo: list[frozenset[int]] = [frozenset()]
+    seen: set[frozenset[int]] = set()
+    while todo:
+        without = todo.pop(0)
+        if without in seen:
+            continue
+        seen.add(without)
+        kept = next((one for one in found if not one & without), None)
+        if kept is None:
+            if without and not ask(without):
+                continue
+            kept = needed | _shrunk([k for k in spare if k not in without], without, ask)
+            found.append(kept)
+            if len(found) >= MOST:
+                return Family(tuple(minimal(found)), complete=False, unsure=unsure)
+        todo += [without | {k} for k in sorted(kept - needed)]
+    return Family(tuple(minimal(found)), unsure=unsure)
+
+
+def _shrunk(candidates: list[int], gone: frozenset[int], ask: Callable[[frozenset[int]], bool]) -> frozenset[int]:
+    """A minimal part of `candidates` that must stay once `gone` is away, found by halves."""
+    away = gone
+    kept: list[int] = []
+    stack = [candidates]
+    while stack:
+        group = stack.pop()
+        if not group:
+            continue
+        if ask(away | frozenset(group)):
+            away |= frozenset(group)
+        elif len(group) == 1:
+            kept += group
+        else:
+            half = len(group) // 2
+            stack += [group[:half], group[half:]]
+    return frozenset(kept)
+
+
+def minimal(sets: Sequence[frozenset[int]]) -> list[frozenset[int]]:
+    """The sets that contain no other one, smallest first."""
+    result: list[frozenset[int]] = []
+    for one in sorted(set(sets), key=lambda s: (len(s), sorted(s))):
+        if not any(other <= one for other in result):
+            result.append(one)
+    return result
+
+
+def joined(families: Sequence[Family], most: int = 200) -> Family:
+    """The minimal sets that contain one set of each family: what keeps all locations safe at once."""
+    sets: list[frozenset[int]] = [frozenset()]
+    complete, unsure = True, False
+    for family in families:
+        sets = minimal([a | b for a in sets for b in family.sets])
+        complete, unsure = complete and family.complete, unsure or family.unsure
+        if len(sets) > most:
+            sets, complete = sets[:most], False
+    return Family(tuple(sets), complete, unsure)

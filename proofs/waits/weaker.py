@@ -1,0 +1,226 @@
+"""Wider than needed: a finer event, an earlier record or a later place that suffices in place of a needed wait.
+
+Each suggestion is an edited program that was decided at every location that the wait protects and at every location
+that another wait for a moved record can matter to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from fencepost.model import effects as e
+from fencepost.model import program as p
+from fencepost.proofs import edits
+from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.waits.catalogue import HOST_WAITS, REMOVED, STREAM_WAITS, Sync, operation
+from fencepost.proofs.waits.decide import Oracle, judge_location
+from fencepost.proofs.waits.handles import Node, in_order
+from fencepost.proofs.waits.static import Text, captures
+
+MOST_TRIES = 10
+"""Places that are tried for one wait, the one that gives most first."""
+
+
+class Weaker(msgspec.Struct, frozen=True):
+    """A weaker synchronisation that suffices.
+
+    `how` "later": the wait stands right before node `at`. "earlier record": its record stands right behind `at`.
+    "finer event": it waits for the record at `at` instead. "new event": it waits for a record put right behind `at`.
+    """
+
+    how: str
+    at: Node
+    skips: tuple[Node, ...]
+    """Operations that the wait no longer delays, or no longer waits for."""
+    program: p.Program
+
+
+def weaker(oracle: Oracle, text: Text, k: int, locations: list[Location]) -> Iterator[Weaker]:
+    """At most one suggestion of each kind for the needed synchronisation `k`, which protects `locations`."""
+    sync = oracle.syncs[k]
+    if not isinstance(operation(oracle.program, sync.at), (*HOST_WAITS, *STREAM_WAITS)) or len(sync.nodes) > 1:
+        return
+    search = _Search(oracle, text, sync, locations)
+    for found in (search.later(), search.finer(), search.earlier()):
+        if found is not None:
+            yield found
+
+
+class _Search:
+    def __init__(self, oracle: Oracle, text: Text, sync: Sync, locations: list[Location]) -> None:
+        self.oracle, self.text, self.at = oracle, text, sync.at
+        self.program = oracle.program
+        self.op = operation(self.program, self.at)
+        self.locations = locations
+        t = self.at[0]
+        self.order = {n: k for k, n in enumerate(in_order(self.program.threads[t]))}
+
+    def _safe(self, program: p.Program, locations: list[Location]) -> bool:
+        oracle = self.oracle
+        return all(judge_location(program, at, oracle.platform, oracle.environment).safe is True for at in locations)
+
+    def _work(self, t: int, nodes: set[int]) -> list[Node]:
+        """Nodes that enqueue items or access memory, in the order of the body."""
+        real = [n for n in nodes if any(isinstance(x, (e.Touch, e.Enqueue)) and x.accesses for x in self.text.effects.get((t, n), ()))]  # fmt: skip
+        return [(t, n) for n in sorted(real, key=lambda n: self.order.get(n, 0))]
+
+    def later(self) -> Weaker | None:
+        """The latest place in the same turn: from it on the host work in between overlaps with the device."""
+        if not isinstance(self.op, HOST_WAITS):
+            return None
+        t, n = self.at
+        reach = self._straight(t, n)
+        places = [m for m in reach if self._work(t, {m})]
+        for place in list(reversed(places))[:MOST_TRIES]:
+            skips = self._work(t, set(reach[: reach.index(place)]))
+            if not skips:
+                return None
+            moved = edits.insert_before(edits.replaced(self.program, t, n, p.Host(REMOVED, ())), t, place, self.op)
+            if self._safe(moved, self.locations):
+                return Weaker("later", (t, place), tuple(skips), moved)
+        return None
+
+    def _straight(self, t: int, n: int) -> list[int]:
+        """The nodes behind `n` that every path passes, as long as the operand still means what it means at `n`."""
+        thread = self.program.threads[t]
+        result: list[int] = []
+        moved = {x for x in edits.indices(self.op)}
+        at = self._join(thread, n)
+        while at is not None and at != p.END:
+            node = thread.nodes[at]
+            if isinstance(node, p.Do):
+                op = node.operation
+                if isinstance(op, p.Record) and self._same_event(t, op.event):
+                    break
+                if isinstance(op, p.Advance) and op.cursor in moved:
+                    break
+            result.append(at)
+            at = self._join(thread, at)
+        return result
+
+    @staticmethod
+    def _join(thread: p.Thread, n: int) -> int | None:
+        """The next node that all paths from `n` meet at; None where they do not before the end."""
+        node = thread.nodes[n]
+        if isinstance(node, p.Do):
+            return node.next
+        chains = []
+        for _, head in node.branches:
+            chain = []
+            at: int | None = head
+            while at is not None and at != p.END and at not in chain:
+                chain.append(at)
+                step = thread.nodes[at]
+                at = step.next if isinstance(step, p.Do) else _Search._join(thread, at)
+            chains.append(chain)
+        return next((x for x in chains[0] if all(x in other for other in chains[1:])), None)
+
+    def _same_event(self, t: int, event: p.Operand) -> bool:
+        mine = getattr(self.op, "event", None)
+        return mine is not None and bool(self.text.handles.of(t, mine) & self.text.handles.of(t, event))
+
+    def _captured(self) -> list[tuple[Node, list[Node]]]:
+        """(record or wait, work of the waited stream in front of it in its turn) for a wait with one capture."""
+        found = captures(self.text, self.at)
+        if len({node for node, _ in found}) != 1 or len(found) != 1:
+            return []
+        capture, stream = found[0]
+        t = capture[0]
+        order = {n: k for k, n in enumerate(in_order(self.program.threads[t]))}
+        work = [
+            (u, i)
+            for (u, i), effects in self.text.effects.items()
+            if u == t and self.text.precedes((u, i), capture)
+            for x in effects
+            if isinstance(x, e.Enqueue) and (stream is None or stream in self.text.handles.of(u, x.stream))
+        ]
+        return [(capture, sorted(dict.fromkeys(work), key=lambda at: order.get(at[1], 0)))]
+
+    def finer(self) -> Weaker | None:
+        """An event that exists and captures less of the same stream."""
+        for capture, _ in self._captured():
+            (_, stream), *_ = captures(self.text, self.at)
+            t = self.at[0]
+            for (u, i) in self.text.effects:
+                op = operation(self.program, (u, i))
+                if not isinstance(op, p.Record) or (u, i) == capture or u != t:
+                    continue
+                if stream is not None and stream not in self.text.handles.of(u, op.stream):
+                    continue
+                own = getattr(self.op, "event", None)
+                if own is not None and self._same_event(u, op.event):
+                    continue
+                # Both captures are of one turn: the event may not be recorded again between the two and the wait.
+                if not self.text.precedes((u, i), capture) or not self._of_this_turn():
+                    continue
+                if self.text.precedes((u, i), self.at) != (capture == self.at or self.text.precedes(capture, self.at)):
+                    continue
+                if isinstance(op.event, p.Local) and not self.text.precedes((u, i), self.at):
+                    continue
+                skipped = self._between((u, i), capture, stream)
+                if not skipped:
+                    continue
+                new: p.Operation = p.EventSync(op.event)
+                if isinstance(self.op, STREAM_WAITS):
+                    new = p.StreamWaitEvent(self.op.stream, op.event)
+                changed = edits.replaced(self.program, *self.at, new)
+                if self._safe(changed, self.locations):
+                    return Weaker("finer event", (u, i), tuple(skipped), changed)
+        return None
+
+    def _of_this_turn(self) -> bool:
+        """Whether the wait's event is none that travelled: which turn recorded that one is not said by the text."""
+        event = getattr(self.op, "event", None)
+        return not isinstance(event, p.Local) or self.text.handles.of(self.at[0], event) == {(self.at[0], event.id)}
+
+    def _between(self, record: Node, capture: Node, stream: object) -> list[Node]:
+        return [
+            at
+            for at, effects in self.text.effects.items()
+            if self.text.precedes(record, at)
+            and self.text.precedes(at, capture)
+            and any(
+                isinstance(x, e.Enqueue) and (stream is None or stream in self.text.handles.of(at[0], x.stream))
+                for x in effects
+            )
+        ]
+
+    def earlier(self) -> Weaker | None:
+        """The record right behind the last work that has to be covered."""
+        for capture, work in self._captured():
+            t, record = capture
+            for number, place in enumerate(work[:-1][:MOST_TRIES]):
+                if capture == self.at:
+                    changed, event = edits.with_object(self.program, p.Event("new event"))
+                    stream = getattr(self.op, "other", None) or getattr(self.op, "stream", None)
+                    if stream is None:
+                        return None
+                    new: p.Operation = p.EventSync(p.Obj(event))
+                    if isinstance(self.op, p.WaitStream):
+                        new = p.StreamWaitEvent(self.op.stream, p.Obj(event))
+                    changed = edits.replaced(changed, *self.at, new)
+                    changed = edits.insert_after(changed, *place, p.Record(p.Obj(event), stream))
+                    where = self.locations
+                    how = "new event"
+                else:
+                    op = operation(self.program, capture)
+                    assert isinstance(op, p.Record)
+                    if isinstance(op.event, p.Local) and not self._made_before(t, op.event, place):
+                        continue
+                    changed = edits.replaced(self.program, t, record, p.Host(REMOVED, ()))
+                    changed = edits.insert_after(changed, *place, op)
+                    where = self.oracle.locations
+                    how = "earlier record"
+                if self._safe(changed, [at for at in where if self.oracle.verdict(at, ()).safe]):
+                    return Weaker(how, place, tuple(work[number + 1 :]), changed)
+        return None
+
+    def _made_before(self, t: int, event: p.Local, place: Node) -> bool:
+        return any(
+            isinstance(node, p.Do)
+            and isinstance(node.operation, p.NewEvent)
+            and node.operation.local == event.id
+            and self.text.precedes((t, i), place)
+            for i, node in enumerate(self.program.threads[t].nodes)
+        )

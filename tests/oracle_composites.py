@@ -1,0 +1,212 @@
+"""The oracle's side of the calls that are several operations at once: written for running, from the rules and not from the tracer.
+
+Everything works on the text of the log: the hook sees an operation before it is logged, may put others in front of it
+(the legacy default stream) or keep it for later (a graph's capture).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oracle import Design, Stream
+
+STREAM_AT = {"Launch": 1, "Copy": 2, "Memset": 1, "Item": 1, "Record": 1, "StreamWaitEvent": 0, "WaitStream": 0}
+"""Operation -> which of its operands is the stream that it is enqueued on."""
+
+
+class Hooks:
+    """What happens in front of an operation."""
+
+    def __init__(self, design: Design) -> None:
+        self.d = design
+        self.blocking: list[tuple[str, str]] = []
+        """(stream, its legacy default stream)."""
+        self.graph: Graph | None = None
+        self.threads: set[str] = set()
+        """Threads that are putting implied operations in front of one: others may run meanwhile."""
+
+    @property
+    def busy(self) -> bool:
+        return threading.current_thread().name in self.threads
+
+    @busy.setter
+    def busy(self, on: bool) -> None:
+        (self.threads.add if on else self.threads.discard)(threading.current_thread().name)
+
+    def __call__(self, operation: str, operands: tuple[Any, ...]) -> bool:
+        """Whether the operation is kept for later instead of being run."""
+        at = STREAM_AT.get(operation)
+        if at is None or self.busy:
+            return operation == "RecordStream" and self.graph is not None
+        if self.graph is not None:
+            return self.graph.keeps(operation, operands, operands[at])
+        self.busy = True
+        for stream, legacy in self.blocking:
+            if operands[at] == legacy:
+                self.d.world.do("WaitStream", legacy, stream)
+            elif operands[at] == stream:
+                self.d.world.do("WaitStream", stream, legacy)
+        self.busy = False
+        return False
+
+
+class Graph:
+    def __init__(self, design: Design, name: str) -> None:
+        self.d, self.name = design, name
+        self.kept: list[tuple[str, list[Any]]] = []
+        self.streams: list[str] = []
+        self.events: list[str] = []
+        self.addresses: dict[str, tuple[str, str]] = {}
+
+    def capture(self, stream: Stream | None = None) -> Graph:
+        self.kept, self.streams, self.events, self.addresses = [], [(stream or self.d.current_stream()).text], [], {}
+        self.stream = stream or self.d.current_stream()
+        return self
+
+    def __enter__(self) -> Graph:
+        self.d._mine().streams.append(self.stream)
+        self.d._hooks.graph = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.d._hooks.graph = None
+        self.d._mine().streams.pop()
+
+    def keeps(self, operation: str, operands: tuple[Any, ...], stream: str) -> bool:
+        if operation == "WaitStream" and operands[1] in self.streams and stream not in self.streams:
+            self.streams.append(stream)
+        if operation == "StreamWaitEvent" and operands[1] in self.events and stream not in self.streams:
+            self.streams.append(stream)
+        if stream not in self.streams:
+            return False
+        given = list(operands)
+        if operation == "Record":
+            if operands[0] not in self.events:
+                self.events.append(operands[0])
+        elif operation == "Launch":
+            given[2] = tuple((mode, self._baked(text), *more) for mode, text, *more in operands[2])
+        elif operation == "Copy":
+            given[0], given[1], given[4] = self._baked(operands[0]), self._baked(operands[1]), True
+        elif operation == "Memset":
+            given[0] = self._baked(operands[0])
+        self.kept.append((operation, given))
+        return True
+
+    def _baked(self, text: str) -> str:
+        """The address of a block that somebody holds; other memory has its own address."""
+        whole, slash, part = text.partition("/")
+        if "#" not in whole and ":" not in whole:
+            return text
+        if whole not in self.addresses:
+            cell = f"{self.name} address {len(self.addresses)}"
+            alias = self.d._hold(type(self.d._memory(""))(self.d, self.d._serial()))
+            self.d._hooks.busy = True
+            self.d.world.do("View", alias.text, whole, False)
+            self.d.world.do("CellSet", cell, (alias.text,))
+            self.d._hooks.busy = False
+            self.addresses[whole] = (cell, alias.text)
+        return self.addresses[whole][1] + slash + part
+
+    def replay(self, stream: Stream | None = None) -> None:
+        here = self.d._s(stream)
+        streams = {self.streams[0]: here}
+        streams |= {name: f"{self.name} branch {k}" for k, name in enumerate(self.streams[1:])}
+        events = {name: f"{self.name} edge {k}" for k, name in enumerate(self.events)}
+        world = self.d.world
+        world.do("StreamWaitEvent", here, f"{self.name} launched")
+        for cell, alias in self.addresses.values():
+            self.d._hold(type(self.d._memory(""))(self.d, alias))
+            world.do("CellGet", cell, (alias,), False)
+        for operation, operands in self.kept:
+            given = list(operands)
+            at = STREAM_AT[operation]
+            given[at] = streams[given[at]]
+            if operation == "Record":
+                given[0] = events[given[0]]
+            elif operation == "StreamWaitEvent":
+                given[1] = events[given[1]]
+            elif operation == "WaitStream":
+                given[1] = streams[given[1]]
+            world.do(operation, *given)
+        world.do("Record", f"{self.name} launched", here)
+
+
+class Agent:
+    def __init__(self, design: Design, name: str, queues: int) -> None:
+        self.d, self.names = design, [name] if queues == 1 else [f"{name} queue {k}" for k in range(queues)]
+
+    def post(self, name, reads=(), writes=(), *, after=None, queue=0, time=None):  # type: ignore
+        mine = self.names[queue]
+        if after is not None:
+            kind = "StreamWaitEvent" if type(after).__name__ == "Event" else "WaitStream"
+            self.d.world.do(kind, mine, after.text)
+        self.d.world.do("Launch", name, mine, self.d._accesses(reads, writes), time)
+        handle = self.d.event("handle")
+        self.d.world.do("Record", handle.text, mine)
+        return handle
+
+
+class Communicator:
+    def __init__(self, design: Design, name: str, ranks: Any) -> None:
+        self.ranks = tuple(ranks)
+        self.mail = {(a, b): design.queue(f"{name} {a} to {b}", 2) for a in ranks for b in ranks if a != b}
+
+    def host_announce(self, rank: str) -> None:
+        for other in self.ranks:
+            if other != rank:
+                self.mail[rank, other].put()
+
+    def host_wait(self, rank: str) -> None:
+        for other in self.ranks:
+            if other != rank:
+                self.mail[other, rank].get()
+
+    def host_barrier(self, rank: str) -> None:
+        self.host_announce(rank)
+        self.host_wait(rank)
+
+
+class Streams:
+    def __init__(self, design: Design, name: str, size: int) -> None:
+        self.d, self.name, self.size, self.asked = design, name, size, 0
+
+    def stream(self) -> Stream:
+        self.asked += 1
+        return self.d.stream(f"{self.name} {(self.asked - 1) % self.size}")
+
+
+class Composites:
+    """Methods of the executing `Design`."""
+
+    def graph(self: Any, name: str) -> Graph:
+        return Graph(self, name)
+
+    def agent(self: Any, name: str, queues: int = 1) -> Agent:
+        return Agent(self, name, queues)
+
+    def communicator(self: Any, name: str, ranks: Any) -> Communicator:
+        return Communicator(self, name, ranks)
+
+    def torch_streams(self: Any, name: str = "pool stream", size: int = 32) -> Streams:
+        return Streams(self, name, size)
+
+    def host_function(self: Any, name: str, reads: Any = (), writes: Any = (), *, stream: Any = None, time: Any = None) -> None:
+        self.launch(name, reads, writes, stream=stream, time=time)
+
+    def memcpy(self: Any, dst: Any, src: Any, *, time: Any = None) -> None:
+        legacy = self.default_stream()
+        device = ("device", "managed")
+        if src.space == "pageable" and dst.space in device:
+            staging = self.empty_pinned("staging")
+            self.host("stage", reads=[src], writes=[staging])
+            dst.copy_(staging, True, stream=legacy, time=time)
+            staging.release()
+        else:
+            dst.copy_(src, src.space in device and dst.space in device, stream=legacy, time=time)
+
+    def peer_copy(self: Any, dst: Any, src: Any, *, source: Any, target: Any, time: Any = None) -> None:
+        self.world.do("WaitStream", source.text, target.text)
+        dst.copy_(src, True, stream=source, time=time)
+        self.world.do("WaitStream", target.text, source.text)

@@ -1,0 +1,154 @@
+"""Each rule of the semantics, switched off alone, turns every design red that is named beside it (tests/mutation.py)."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import typing
+from collections.abc import Iterator
+from types import FunctionType
+
+import pytest
+from fencepost.model import effects, program
+from fencepost.model.events.hosts import HostOperations
+from fencepost.model.events.questions import HostTests
+from fencepost.model.events.references import References
+from fencepost.model.events.state import Player
+from fencepost.proofs.explore.compile import ThreadCompiler
+from fencepost.proofs.explore.memory import LocationRules
+
+from mutation import EVENTS, EXPLORER, LOWERING, Change, Stale, answer_of, changed_code, covered, look, switched_off
+from mutation_designs import DESIGNS
+from mutation_rules import RULES
+
+EFFECTS = {cls.__name__ for cls in typing.get_args(effects.Effect)}
+OPERATIONS = {cls.__name__ for cls in typing.get_args(program.Operation)}
+QUESTIONS = {cls.__name__ for cls in typing.get_args(program.Question)}
+PARTS = 6
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_every_design_gets_its_answer(name: str) -> None:
+    """With all rules in place; for a proof also the concrete event structure is asked."""
+    assert answer_of(name, EVENTS) == DESIGNS[name].answer
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_rule_is_missed(part: int) -> None:
+    """Without the rule each named design gets another answer: none is named in vain, and no rule is untested."""
+    unnoticed = [
+        f"{rule.name}: {one.design} is still {one.without}"
+        for rule in RULES[part::PARTS]
+        for one in look(rule, rule.red)
+        if not one.red
+    ]
+    assert not unnoticed, "\n".join(unnoticed)
+
+
+def test_every_rule_names_one_to_three_designs() -> None:
+    """All of the table, under names of their own."""
+    assert all(1 <= len(rule.red) <= 3 for rule in RULES)
+    assert all(name in DESIGNS for rule in RULES for name in rule.red)
+    names = [rule.name for rule in RULES]
+    assert len(set(names)) == len(names)
+
+
+def test_every_design_is_named() -> None:
+    """A design that no rule needs is dead weight, except as the other half of a pair."""
+    named = set(itertools.chain.from_iterable(rule.red for rule in RULES))
+    assert len(set(DESIGNS) - named) <= len(DESIGNS) // 3, sorted(set(DESIGNS) - named)
+
+
+@pytest.mark.parametrize("classes", [EFFECTS, OPERATIONS, QUESTIONS], ids=["effects", "operations", "questions"])
+def test_every_class_has_a_rule(classes: set[str]) -> None:
+    """A new effect, operation or question without a rule in the table fails here."""
+    plain = {"Advance"} & classes  # moves a position, no edge and no access: its rule is in the table all the same
+    assert classes - covered() - plain == set()
+
+
+@pytest.mark.parametrize("home", [EXPLORER, EVENTS])
+def test_each_engine_has_a_rule_for_each_effect(home: str) -> None:
+    """An effect is read by both engines, each in its own way."""
+    mine = {name for rule in RULES if rule.home in (home, LOWERING) for name in rule.covers}
+    assert EFFECTS - mine == set()
+
+
+# ---------------------------------------------------------------- no line without a rule
+
+BITS = ("tb[", "streams[", "calls[", "free |", "every |", "bit |")
+CLOCKS = ("self.clocks.sync(", "self.clocks.absorb(", "self._join(", "self._add(", "merged(")
+HARMLESS = {
+    "self._join(thread, ('order', key))": "the order of calls, for feasibility only",
+    "self._add(thread, *self._ordered)": "the order of calls, for feasibility only",
+}
+
+
+def _functions(cls: type) -> Iterator[tuple[str, FunctionType]]:
+    for name, member in vars(cls).items():
+        if isinstance(member, FunctionType):
+            yield f"{cls.__module__}:{cls.__qualname__}.{name}", member
+
+
+def _statements(function: FunctionType) -> Iterator[str]:
+    """The simple statements of a function, nested ones included, as text."""
+    import textwrap
+
+    source = textwrap.dedent(inspect.getsource(function))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)):
+            text = ast.get_source_segment(source, node)
+            if text is not None and '"""' not in text:
+                yield text
+
+
+def _touched(where: str, statement: str) -> bool:
+    """Whether some rule changes (a part of) the statement."""
+    flat = " ".join(statement.split())
+    return any(
+        change.where == where and (change.old in statement or flat in " ".join(change.old.split()))
+        for rule in RULES
+        for change in rule.changes
+    )
+
+
+@pytest.mark.parametrize(("classes", "marks", "joins"), [
+    ((ThreadCompiler, LocationRules), BITS, "|"),
+    ((Player, HostOperations, HostTests, References), CLOCKS, "("),
+], ids=["explorer", "events"])  # fmt: skip
+def test_every_line_that_makes_an_edge_is_in_the_table(
+    classes: tuple[type, ...], marks: tuple[str, ...], joins: str
+) -> None:
+    """A new line that joins bits or clocks needs a rule that switches it off."""
+    bare = [
+        f"{where}: {' '.join(statement.split())}"
+        for cls in classes
+        for where, function in _functions(cls)
+        for statement in _statements(function)
+        if joins in statement and any(mark in statement for mark in marks) and statement not in HARMLESS
+        if not _touched(where, statement)
+    ]
+    assert not bare, "\n".join(bare)
+
+
+# ---------------------------------------------------------------- the facility itself
+
+
+def test_a_rule_comes_back() -> None:
+    """Behind the block all is as before, also when something fails inside."""
+    change = RULES[0].changes[0]
+    function, _ = changed_code(change.where, [change])
+    before = function.__code__
+    with pytest.raises(KeyError), switched_off(change):
+        assert function.__code__ is not before
+        raise KeyError
+    assert function.__code__ is before
+
+
+def test_a_table_that_is_out_of_date_says_so() -> None:
+    """A text that is not there, or more than once, is no silent pass."""
+    where = RULES[0].changes[0].where
+    with pytest.raises(Stale, match="occurs 0 times"):
+        changed_code(where, [Change(where, "no such text", "")])
+    with pytest.raises(Stale, match=r"occurs \d+ times"):
+        changed_code(where, [Change(where, "e", "")])
