@@ -9,12 +9,18 @@ BIN := $(VENV)/bin
 FOLDERS := $(filter-out frontend,$(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
 SOURCES := frontend $(FOLDERS)
 
-.PHONY: check test bench torch lint types doctest pytest architecture clean
+# What takes longer than `make test` may: resumable, its evidence in tests/evidence/. SOAKS chooses: machine, random_designs.
+SOAKS ?= machine random_designs
+.PHONY: check test soak bench torch lint types doctest pytest architecture clean
 
 check: $(VENV)/.installed
 	$(BIN)/fencepost check designs/
 
 test: lint types doctest pytest
+
+soak: $(VENV)/.installed-test
+	@code=0; for soak in $(SOAKS); do \
+	echo "== tests/soak_$$soak.py"; $(BIN)/python tests/soak_$$soak.py || code=1; done; exit $$code
 
 # Every figure is printed with its target; a missed target is an exit code of 1, and the others still run.
 bench: $(VENV)/.installed-test

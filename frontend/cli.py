@@ -20,6 +20,7 @@ COMMANDS = {
     "diff": "fencepost.commands.diff:diff",
     "export": "fencepost.commands.export:export",
     "list": "fencepost.commands.list_:list_",
+    "probe": "fencepost.commands.probe:probe",
     "replay": "fencepost.commands.replay:replay",
     "show": "fencepost.commands.show:show",
     "why": "fencepost.commands.why:why",
@@ -32,7 +33,7 @@ COMMANDS = {
 }
 """Name -> module:function. A command that is not here does not exist."""
 
-NOT_BUILT = ("probe",)
+NOT_BUILT: tuple[str, ...] = ()
 """Commands that are planned; they are refused by name instead of being mistaken for a slip of the finger."""
 
 

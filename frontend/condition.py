@@ -19,6 +19,9 @@ from fencepost.proofs.periodic.decide import spelled, spelled_poly
 GRID_POINTS = 48
 """Most values that the explorer is asked about when nothing is said."""
 
+GRID_SECONDS = 20.0
+"""Most time for the grid; what is left out is said."""
+
 
 class Point(msgspec.Struct, frozen=True):
     """One value of the grid: what the condition says of it (None: nothing), and the explorer's verdict."""
@@ -46,6 +49,8 @@ class Result(msgspec.Struct, frozen=True):
     condition: Condition
     grid: tuple[Point, ...] = ()
     grid_seconds: float = 0.0
+    grid_left: int = 0
+    """Values of the grid that the explorer was not asked about, for want of time."""
     least: str | None = None
     margins: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
@@ -115,9 +120,11 @@ def decide(
     except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
         raise InputError(one_line(error)) from None
     begin = time.perf_counter()
-    points, assumptions = on_grid(target, names, parameters, found, grid, progress)
+    asked = grid_values(names, found, grid)
+    points, assumptions = on_grid(target, parameters, found, asked, progress)
     return Result(
         target.spelling, target.design, tuple(names), parameters, found, tuple(points), time.perf_counter() - begin,
+        len(asked) - len(points),
         None if least_of is None else _least(found, least_of, names),
         tuple(_margin(found, values, names) for values in at), assumptions,
     )  # fmt: skip
@@ -165,7 +172,7 @@ def _margin(found: Condition, values: dict[str, int], names: Sequence[str]) -> s
 
 def grid_values(names: Sequence[str], found: Condition, most: int | None) -> list[dict[str, int]]:
     """Values of the grid: small ones of each parameter, also those that are not positive where the design takes them."""
-    if most == 0:
+    if most == 0 or not found.parts:
         return []
     top = most or {1: 10, 2: 6, 3: 4}.get(len(names), 3)
     every = [dict(zip(names, values, strict=True)) for values in itertools.product(range(0, top + 1), repeat=len(names))]
@@ -184,17 +191,15 @@ def grid_values(names: Sequence[str], found: Condition, most: int | None) -> lis
 
 
 def _accepted(found: Condition, values: dict[str, int]) -> bool:
-    """Whether the design takes the values: in a region with a condition, or, when nothing is known, positive ones."""
-    if not found.parts:
-        return all(value >= 1 for value in values.values())
+    """Whether the values lie in a region with a condition."""
     return any(part.kind in ("exact", "open") and all(f.holds(values) for f in part.facts) for part in found.parts)
 
 
 def on_grid(
-    target: Target, names: Sequence[str], parameters: dict[str, Any], found: Condition, most: int | None,
+    target: Target, parameters: dict[str, Any], found: Condition, asked: Sequence[dict[str, int]],
     progress: Callable[[str], None] | None = None,
 ) -> tuple[list[Point], tuple[str, ...]]:  # fmt: skip
-    """The explorer's verdicts on the grid, and the assumptions of its proofs."""
+    """The explorer's verdicts on the grid as far as time allows, and the assumptions of its proofs."""
     from fencepost.model.language.build import program_of
     from fencepost.proofs.check import check
     from fencepost.proofs.explore.search import Budget
@@ -203,12 +208,13 @@ def on_grid(
     begin = time.perf_counter()
     points: list[Point] = []
     assumptions: dict[str, None] = {}
-    asked = grid_values(names, found, most)
     for number, values in enumerate(asked):
         if progress is not None and time.perf_counter() - begin > 2:
             progress(f"grid: {number} of {len(asked)} decided")
+        if time.perf_counter() - begin > GRID_SECONDS:
+            break
         program = program_of(target.function, {**parameters, **values})
-        answer = check(program, explain=False, budget=Budget(seconds=10))
+        answer = check(program, explain=False, budget=Budget(seconds=5))
         points.append(Point(values, found.is_safe(values), answer.verdict, answer.reason))
         assumptions.update(dict.fromkeys(answer.assumptions))
     return points, tuple(assumptions)

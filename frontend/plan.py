@@ -63,6 +63,30 @@ class Plan(msgspec.Struct, frozen=True):
         sizes = [size_of(c.outcome.program) for c in self.table.values() if c.outcome.program is not None]
         return None if mine is None else size_of(mine) - min(sizes)
 
+    def break_even(self, setting: tuple[tuple[str, Any], ...], kept: frozenset[str]) -> list[tuple[str, str]]:
+        """(wait, when it is free and what it costs otherwise) for each kept wait whose synchronisations are told apart."""
+        from fencepost.model.platform import platform as platform_named
+        from fencepost.proofs.waits.break_even import BreakEven
+        from fencepost.proofs.waits.catalogue import synchronisations
+
+        here = self.table[kept, setting].outcome
+        if here.program is None or not kept:
+            return []
+        platform = platform_named(here.case.platform)
+        model = BreakEven(here.program, platform)
+        found: list[tuple[str, str]] = []
+        for wait in (w for w in self.waits if w in kept):
+            fewer = self.table.get((kept - {wait}, setting))
+            if fewer is None or fewer.outcome.program is None:
+                continue
+            other = fewer.outcome.program
+            before = {(s.kind, _frames(other, s.at)) for s in synchronisations(other, platform)}
+            added = [s for s in synchronisations(here.program, platform) if (s.kind, _frames(here.program, s.at)) not in before]
+            texts = [model.break_even(here.program, other, sync) for sync in added]
+            told = sorted((text for text in texts if text is not None), key=lambda text: text.startswith("costs nothing"))
+            found += [(wait, text) for text in told[:1]]
+        return found
+
     def margin(self, setting: tuple[tuple[str, Any], ...], kept: frozenset[str]) -> int | None:
         """How far `axis` could fall before the combination is no longer proved; None where the table does not say."""
         if self.axis is None or not self.table[kept, setting].proved:
@@ -76,6 +100,11 @@ class Plan(msgspec.Struct, frozen=True):
             if not found.proved:
                 return int(value - lower)
             lower -= 1
+
+
+def _frames(program: p.Program, at: tuple[int, int]) -> tuple[p.Place, ...]:
+    site = program.threads[at[0]].nodes[at[1]].site
+    return program.places[site] if 0 <= site < len(program.places) else ()
 
 
 def size_of(program: p.Program) -> int:

@@ -215,8 +215,8 @@ class _Driver:
     def attack(self) -> Attack:
         for step in self.base.steps[: self.pair.first_step + 1]:
             self.state.step(step)
-        step = self.pair.first_step
-        self.late = next(n for n in self.state.player.nodes if n.step == step and n.stream == self.pair.stream)
+        at = self.pair.first_step
+        self.late = next(n for n in self.state.player.nodes if n.step == at and n.stream == self.pair.stream)
         self.bytes = [t for t in self.late.accesses]
         self.turns = [self.state.player.turn(t) for t in range(len(self.program.threads))]
         self._drive(joining=False)
@@ -287,10 +287,7 @@ class _Driver:
             return self._allocate(thread, where, joining)
         else:
             steps = [Step(thread, player.pc(thread))]
-        for step in steps:
-            if self._make(step, joining):
-                return True
-        return False
+        return any(self._make(step, joining) for step in steps)
 
     def _make(self, step: Step, joining: bool) -> bool:
         assert self.late is not None

@@ -297,9 +297,9 @@ def checks_of(call: Call) -> Iterator[Check]:
             yield check
 
 
-def waits_for_device(call: Call) -> bool:
-    """Whether the call returns only when device work has ended."""
-    return isinstance(call, JOINS) or (isinstance(call, Copy) and not call.host and not call.non_blocking and not call.raw)
+def may_wait(call: Call) -> bool:
+    """Whether the host can wait for the device at this call: a copy with a pageable side waits by its size (S47, S48)."""
+    return isinstance(call, (*JOINS, Query)) or (isinstance(call, Copy) and not call.host)
 
 
 def with_gates(plan: Plan, gates: Sequence[tuple[int, int | None, int, int | None]]) -> Plan:

@@ -174,9 +174,15 @@ def overtake(program: p.Program, run: Run, hazard: Hazard, platform: Platform = 
         raise Unforceable("the first access cannot run any more once the second has")
     if not held_by_gate:
         first, second, settle = second, first, None
-    gate = Gate(first, late.stream, second, settle)
+    gate = Gate(first, _stream(late), second, settle)
     gates = (gate, *_query_gates(state, gate, late))
     return Schedule(Run(tuple(state.steps)), gates, first, second, {})
+
+
+def _stream(item: Node) -> Named:
+    """The stream of a device item."""
+    assert item.stream is not None
+    return item.stream
 
 
 def _operation(program: p.Program, step: Step) -> p.Operation:
@@ -196,7 +202,7 @@ def _query_gates(state: Recorder, gate: Gate, late: Node) -> Iterator[Gate]:
         for item in reversed(items):
             between = range(item.step + 1, query.step)
             if not any(covers(state.after[k], item) for k in between):
-                yield Gate(item.step, item.stream, query.step)
+                yield Gate(item.step, _stream(item), query.step)
                 break
         else:
             raise Unforceable(f"step {query.step}: nothing can be held back so that the query says no")
@@ -264,12 +270,13 @@ class _Follower:
             end = second if second is not None else len(self.state.steps) - 1
             if second is None:
                 notes.append("the fixed design has no counterpart of the second access: the gate opens at the end")
-            gate = Gate(first, self.late.stream, max(end, first), settle)
+            gate = Gate(first, _stream(self.late), max(end, first), settle)
             gates = (gate, *self._query_gates(gate))
         run = Run(tuple(self.state.steps))
         return Schedule(run, gates, first, second, self.labels, self.holds, tuple(notes))
 
     def _query_gates(self, gate: Gate) -> list[Gate]:
+        assert self.late is not None
         try:
             return list(_query_gates(self.state, gate, self.late))
         except Unforceable:

@@ -235,8 +235,7 @@ N = {elements}
 
 words = torch.zeros(64, dtype=torch.int32, pin_memory=True)
 turn = 0
-shut_gates = set()
-waited = 0.0
+shut_gates = {{}}
 
 
 def shut(gate, stream):
@@ -244,15 +243,16 @@ def shut(gate, stream):
     code, address = driver.cuMemHostGetDevicePointer(words.data_ptr(), 0)
     (code,) = driver.cuStreamWaitValue32(stream.cuda_stream, int(address) + 4 * gate, turn, 0)  # word >= turn
     assert int(code) == 0, code
-    shut_gates.add(gate)
-    timer = threading.Timer(0.1, release, (gate,))
+    shut_gates[gate] = timer = threading.Timer(0.1, release, (gate,))
     timer.daemon = True
     timer.start()
 
 
 def release(gate):
-    ctypes.c_int32.from_address(words.data_ptr() + 4 * gate).value = turn
-    shut_gates.discard(gate)
+    timer = shut_gates.pop(gate, None)
+    if timer is not None:
+        timer.cancel()
+        ctypes.c_int32.from_address(words.data_ptr() + 4 * gate).value = turn
 
 
 def settle(stream):

@@ -28,6 +28,8 @@ class Trial(NamedTuple):
     diverged: bool = False
     hang: bool = False
     held_ms: float = 0.0
+    slow: bool = False
+    """The gates were opened at a call that waits for nothing: the host was slow, and the trial says nothing."""
 
 
 def wilson(k: int, n: int, z: float = 1.959964) -> tuple[float, float]:

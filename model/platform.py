@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from fencepost.model.program import Data
 
 
@@ -49,8 +50,38 @@ ENVIRONMENTS = {
 }
 
 
+PAGEABLE_H2D = ("staged", "late", "blocking")
+PAGEABLE_D2H = ("blocking", "late")
+
+
+class _ProfileFile(msgspec.Struct):
+    fencepost_platform: int
+    name: str = "measured"
+    pageable_h2d: str = "staged"
+    pageable_d2h: str = "blocking"
+
+
+def read_platform(path: str) -> Platform:
+    """A profile that `fencepost probe --profile` wrote. Raises `ValueError` (one line, naming the file)."""
+    try:
+        with open(path, "rb") as stream:
+            found = msgspec.json.decode(stream.read(), type=_ProfileFile)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot read the platform profile ({error.strerror})") from None
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path}: no platform profile ({error}); write one with `fencepost probe --profile`") from None
+    if found.fencepost_platform != 1:
+        raise ValueError(f"{path}: platform profile of version {found.fencepost_platform}, this fencepost reads version 1")
+    for value, known, what in ((found.pageable_h2d, PAGEABLE_H2D, "pageable_h2d"), (found.pageable_d2h, PAGEABLE_D2H, "pageable_d2h")):
+        if value not in known:
+            raise ValueError(f"{path}: {what} is {value!r}; it can be: {', '.join(known)}")
+    return Platform(found.name, found.pageable_h2d, found.pageable_d2h)
+
+
 def platform(name: str | None) -> Platform:
-    """Profile by name; None is "cuda". Raises `ValueError` that lists the names."""
+    """Profile by name, or of a profile's file (*.json); None is "cuda". Raises `ValueError` that lists the names."""
+    if name is not None and name.endswith(".json"):
+        return read_platform(name)
     return PLATFORMS[_known(name or "cuda", list(PLATFORMS), "platform")]
 
 

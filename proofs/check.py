@@ -164,7 +164,7 @@ class Checker:
             pair = (found.kind, self._line(found.first), self._line(found.second), found.which)
             if pair not in known and self._judge(location, found):
                 known.add(pair)
-        if len(self._refuting()) == before and len(self.unsure) > doubts:
+        if not self._refuting() and len(self.unsure) > doubts:
             self._other_runs(location, search)
         elif search.hurried and not self.budget.first and len(self._refuting()) > before:
             shortest = min(judged.turns for judged in self._refuting())
@@ -173,12 +173,15 @@ class Checker:
     def _other_runs(self, location: Location, search: Search) -> None:
         """Look for a run that refutes where the runs that were found do not: their states may have covered it."""
         tries = iter(range(OTHER_RUNS))
-        left = self.budget.started + self.budget.seconds - time.monotonic()
-        budget = Budget(states=explain.SIDE_STATES, seconds=max(0.05, min(5.0, left)))
+        now = time.monotonic()
+        seconds = max(0.05, min(2.0, self.budget.started + self.budget.seconds - now))
+
+        def ends(found: Found) -> bool:
+            over = next(tries, None) is None or time.monotonic() > now + seconds
+            return over or self._replays(location, found)
+
         with contextlib.suppress(OutOfBudget):  # the doubt stays then, and is said
-            search.shortest(covering=False).run(
-                budget, lambda found: next(tries, None) is None or self._replays(location, found)
-            )
+            search.shortest(covering=False).run(Budget(states=explain.SIDE_STATES, seconds=seconds), ends)
 
     def _replays(self, location: Location, found: Found) -> bool:
         """Enter the hazard if its run shows it and it refutes."""

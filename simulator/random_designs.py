@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.model import program as p
 from fencepost.model.language.build import program_of
-from fencepost.model.language.errors import DesignError, DesignWarning
+from fencepost.model.language.errors import DesignWarning
+from fencepost.model.operations import Context, lower
 from fencepost.simulator.random_designs_choices import Choices, Seeded
 from fencepost.simulator.random_designs_idioms import idiom
 from fencepost.simulator.random_designs_soup import soup
@@ -41,8 +42,14 @@ class RandomDesign(NamedTuple):
     seed: int | None = None
 
     def program(self) -> p.Program:
-        """Trace the text. Raises `DesignError` when the language refuses it."""
-        return trace(self.text)
+        """Trace the text. Raises `ValueError` (`DesignError`) when the language refuses it, or when a copy means nothing."""
+        program = trace(self.text)
+        for thread in program.threads:
+            context = Context(program, thread)
+            for node in thread.nodes:
+                if isinstance(node, p.Do):
+                    lower(node.operation, context)
+        return program
 
 
 # ---------------------------------------------------------------- producing
@@ -91,8 +98,8 @@ def stream(
         if why is None:
             try:
                 program = design.program()
-            except DesignError as error:
-                why = "the language refuses it: " + str(error).partition(": ")[2]
+            except ValueError as error:
+                why = "it is refused: " + str(error).partition(": ")[2]
             else:
                 found, fruitless = found + 1, 0
                 yield design, program
@@ -149,7 +156,7 @@ def designs(*, needs: Iterable[str] = (), without: Iterable[str] = ()) -> Search
         assume(_unfit(design, needed, barred) is None)
         try:
             design.program()
-        except DesignError:
+        except ValueError:
             assume(False)
         return design
 

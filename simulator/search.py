@@ -25,6 +25,8 @@ from fencepost.simulator.machine_timing import PROFILES
 EXTRA_TURNS = 2
 """Turns after the end of a guiding run: who lost a race of two writes shows only when somebody reads."""
 EXTRA_STEPS = 400
+LIMIT = 20000
+"""Host steps of a run."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -105,9 +107,10 @@ class Search:
         self.faults: dict[str, None] = {}
         self.blocked: dict[str, None] = {}
 
-    def _run(self, chooser: Any, turns: int, limit: int) -> Outcome:
+    def run(self, chooser: Any, turns: int, limit: int, seed: int) -> Outcome:
+        """One run; `seed` is of the durations, in a timed world."""
         profile = None if self.world.timing is None else PROFILES[self.world.timing]
-        outcome = self.machine.run(chooser, turns=turns, limit=limit, profile=profile, seed=self.examples)
+        outcome = self.machine.run(chooser, turns=turns, limit=limit, profile=profile, seed=seed)
         self.examples += 1
         self.operations += outcome.operations
         if outcome.fault is not None:
@@ -120,13 +123,14 @@ class Search:
         """The result."""
         return Searched(found, self.examples, self.operations, tuple(self.faults), tuple(self.blocked))
 
-    def keep(self, outcome: Outcome, turns: int, limit: int, seed: int, how: str) -> Found | None:
+    def keep(self, outcome: Outcome, turns: int, limit: int, seed: int, how: str, examples: int | None = None) -> Found | None:
         """Make a run small and make sure that its string replays it; None when it does not."""
+        examples = self.examples if examples is None else examples
         said = self.world.replay(turns, limit, outcome.script, seed)
         if not _follow(self.machine, said).observations:
             return None
         small = self.shrink(said)
-        return Found(_follow(self.machine, small), small, string_of(self.program, small), self.examples, how)
+        return Found(_follow(self.machine, small), small, string_of(self.program, small), examples, how)
 
     # ------------------------------------------------------------ guided
 
@@ -141,9 +145,10 @@ class Search:
                 if self.examples >= end:
                     return None
                 guide = Guide(run, plan.held, until, plan.torn)
-                outcome = self._run(guide, turns, limit)
+                seed = self.examples
+                outcome = self.run(guide, turns, limit, seed)
                 if outcome.wrong is not None:
-                    found = self.keep(outcome, turns, limit, self.examples - 1, "guided")
+                    found = self.keep(outcome, turns, limit, seed, "guided")
                     if found is not None:
                         return found
                 wanted = next(((q, w[-1]) for q, w in guide.early if until.get(w[-1], -1) < q), None)
@@ -154,19 +159,20 @@ class Search:
 
     # ------------------------------------------------------------ at random
 
-    def random(self, examples: int, turns: int, seed: int = 0, limit: int = 20000) -> Found | None:
+    def random(self, examples: int, turns: int, seed: int = 0, limit: int = LIMIT) -> Found | None:
         """Adversarial runs from a seed: the fastest way to many of them."""
         for k in range(examples):
-            outcome = self._run(Random(f"{seed}/{k}"), turns if k % 2 else max(1, turns // 2), limit)
+            most = turns if k % 2 else max(1, turns // 2)
+            outcome = self.run(Random(f"{seed}/{k}"), most, limit, k)
             if outcome.wrong is not None:
-                found = self.keep(outcome, turns if k % 2 else max(1, turns // 2), limit, self.examples - 1, "random")
+                found = self.keep(outcome, most, limit, k, "random")
                 if found is not None:
                     return found
         return None
 
     # ------------------------------------------------------------ Hypothesis
 
-    def hypothesis(self, examples: int, turns: int, seed: int = 0, limit: int = 20000, around: Run | None = None) -> Found | None:
+    def hypothesis(self, examples: int, turns: int, seed: int = 0, limit: int = LIMIT) -> Found | None:
         """Hypothesis draws scripts (`scripts`) and shrinks the first one that gets something wrong.
 
         Raises `ImportError` where Hypothesis is not installed.
@@ -175,15 +181,15 @@ class Search:
         from hypothesis import HealthCheck, Phase
         from hypothesis.errors import NoSuchExample
 
-        drawn = 0
         said: dict[tuple[int, Script], Outcome] = {}
+        first = 0
 
         def wrong(example: tuple[int, Script]) -> bool:
-            nonlocal drawn
-            drawn += 1
-            outcome = self._run(Follow(example[1]), example[0], limit)
+            nonlocal first
+            outcome = self.run(Follow(example[1]), example[0], limit, seed)
             if outcome.wrong is not None:
                 said[example] = outcome
+                first = first or self.examples
             return outcome.wrong is not None
 
         settings = hypothesis.settings(
@@ -194,7 +200,7 @@ class Search:
             example = hypothesis.find(scripts(self.program, turns), wrong, settings=settings, random=random.Random(seed))
         except NoSuchExample:
             return None
-        return self.keep(said[example], example[0], limit, 0, "hypothesis")
+        return self.keep(said[example], example[0], limit, seed, "hypothesis", first)
 
     # ------------------------------------------------------------ shrinking
 
@@ -344,7 +350,7 @@ def search_parameters(designs: Sequence[tuple[World, p.Program]], *, examples: i
     from hypothesis.errors import NoSuchExample
 
     made: dict[int, Search] = {}
-    drawn = 0
+    drawn = first = 0
 
     def looking(number: int) -> Search:
         if number not in made:
@@ -353,10 +359,13 @@ def search_parameters(designs: Sequence[tuple[World, p.Program]], *, examples: i
         return made[number]
 
     def wrong(example: tuple[int, tuple[int, Script]]) -> bool:
-        nonlocal drawn
+        nonlocal drawn, first
         drawn += 1
         number, (most, script) = example
-        return looking(number)._run(Follow(script), most, 20000).wrong is not None
+        bad = looking(number).run(Follow(script), most, LIMIT, seed).wrong is not None
+        if bad:
+            first = first or drawn
+        return bad
 
     strategy = st.integers(0, len(designs) - 1).flatmap(
         lambda number: st.tuples(st.just(number), scripts(designs[number][1], turns))
@@ -368,8 +377,8 @@ def search_parameters(designs: Sequence[tuple[World, p.Program]], *, examples: i
     found, number = None, 0
     try:
         number, (most, script) = hypothesis.find(strategy, wrong, settings=settings, random=random.Random(seed))
-        outcome = looking(number)._run(Follow(script), most, 20000)
-        found = looking(number).keep(outcome, most, 20000, looking(number).examples - 1, "hypothesis")
+        outcome = looking(number).run(Follow(script), most, LIMIT, seed)
+        found = looking(number).keep(outcome, most, LIMIT, seed, "hypothesis", first)
     except NoSuchExample:
         pass
     total = sum(s.operations for s in made.values())

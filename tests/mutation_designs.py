@@ -1072,14 +1072,17 @@ def both_say_no() -> fp.Design:
     """Each saw the other's event complete and its own not: impossible together, so the two accesses never meet."""
     d = fp.Design("both say no")
     m, x, one, two = d.pinned("m"), d.device("x", depth=2), d.stream("one"), d.stream("two")
-    e, f = d.event("e"), d.event("f")
+    e, f, also_e, also_f = d.event("e"), d.event("f"), d.event("also e"), d.event("also f")
 
     @d.setup
     def setup() -> None:
+        m.write()
         d.launch("one", writes=[x[0]], stream=one)
         e.record(one)
+        also_e.record(one)
         d.launch("two", writes=[x[1]], stream=two)
         f.record(two)
+        also_f.record(two)
 
     @d.script("writer")
     def writer() -> None:
@@ -1089,8 +1092,8 @@ def both_say_no() -> fp.Design:
 
     @d.script("reader")
     def reader() -> None:
-        e.synchronize()
-        if not f.query():
+        also_e.synchronize()
+        if not also_f.query():
             m.read()
 
     return d
@@ -1941,7 +1944,8 @@ def other_bytes_between() -> fp.Design:
     def thread() -> None:
         m.write()
         g.copy_(m, non_blocking=True)
-        d.launch("rewrite", writes=[m])
+        with d.maybe("other bytes"):
+            d.launch("rewrite", writes=[m])
         m.write(same_bytes=True)
 
     return d
@@ -2363,6 +2367,20 @@ def view_of_a_part() -> fp.Design:
     return d
 
 
+@declared(fp.UNKNOWN)
+def unknown_part_written() -> fp.Design:
+    """Writing an unknown part defines none for sure: neither undefined nor not."""
+    d = fp.Design("unknown part written")
+
+    @d.loop("thread")
+    def thread() -> None:
+        t = d.empty_pinned("t")
+        t[fp.ANY].write()
+        t.read()
+
+    return d
+
+
 @declared(fp.PROVED)
 def kinds_of_memory_apart() -> fp.Design:
     """A pinned block never comes back as device memory."""
@@ -2715,7 +2733,12 @@ def waited_for_after_the_record() -> fp.Design:
 def waits_by_choice() -> fp.Design:
     """Two ways through the turn, the longer one does not wait."""
     d = fp.Design("waits by choice")
-    m, g, count = d.pinned("m"), d.device("g"), d.counter("count")
+    m, g, count, never = d.pinned("m"), d.device("g"), d.counter("count"), d.flag("never")
+
+    @d.loop("waits for ever")
+    def waits() -> None:
+        never.wait()
+        m.read()
 
     @d.loop("thread")
     def thread() -> None:
@@ -2725,6 +2748,7 @@ def waits_by_choice() -> fp.Design:
         else:
             count.add()
             count.add()
+        count.add()
         m.write()
         d.current_stream().synchronize()
 

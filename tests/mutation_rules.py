@@ -1,0 +1,577 @@
+"""The table: every edge rule, access rule and allocator rule, where it lives, how it is switched off, who notices.
+
+Sources are rules of docs/semantics.md (S...), theory (sections of the shared theory) or the language. [T]: found by trial
+against an operational machine. `red` names the designs of tests/mutation_designs.py that must not get their answer.
+"""
+
+from __future__ import annotations
+
+from mutation import EVENTS, EXPLORER, LOWERING, Change, Rule
+
+DEVICE = "fencepost.model.operations.device:"
+HOST = "fencepost.model.operations.host:"
+SYNC = "fencepost.model.operations.sync:"
+COMPILE = "fencepost.proofs.explore.compile:ThreadCompiler."
+MEMORY = "fencepost.proofs.explore.memory:LocationRules."
+SEARCH = "fencepost.proofs.explore.search:Search."
+LAYOUT = "fencepost.proofs.explore.layout:Layout."
+FIFO = "fencepost.proofs.explore.fifo:QueueForm."
+SLICING = "fencepost.proofs.explore.slicing:"
+PLAYER = "fencepost.model.events.state:Player."
+HOSTS = "fencepost.model.events.hosts:HostOperations."
+QUESTIONS = "fencepost.model.events.questions:HostTests."
+REFERENCES = "fencepost.model.events.references:References."
+STRUCTURE = "fencepost.model.events.structure:"
+VALUES = "fencepost.model.events.values:"
+PARTS = "fencepost.model.events.parts:"
+CLOCKS = "fencepost.model.events.clocks:VectorClocks."
+
+_RULES: list[Rule] = []
+
+
+def _rule(home: str, says: str, source: str, covers: str, red: str, *changes: tuple[str, str, str]) -> None:
+    """Enter a rule. `covers`: class names; `red`: names of designs; `changes`: where, text, what stands there instead."""
+    made = tuple(Change(*change) for change in changes)
+    _RULES.append(Rule(says, source, home, made, tuple(red.split("; ")), tuple(covers.split())))
+
+
+# fmt: off
+
+
+# ---- what operations lower to: every engine reads it
+
+_rule(LOWERING, "a kernel's accesses happen while it runs", "S4", "Launch Enqueue", "nobody_reads; nobody_reads strict",
+      (DEVICE + "launch", "operation.accesses",
+       "()"))
+_rule(LOWERING, "a kernel reads", "S107", "Launch", "two_streams; two_streams serial-copy-engine",
+      (DEVICE + "launch", "operation.accesses",
+       'tuple(x for x in operation.accesses if x.mode == "w")'))
+_rule(LOWERING, "a kernel writes", "S4", "Launch", "nobody_reads; nobody_reads strict",
+      (DEVICE + "launch", "operation.accesses",
+       'tuple(x for x in operation.accesses if x.mode == "r")'))
+_rule(LOWERING, "launch blocking: the call waits for the kernel", "S113", "Launch JoinStream", "two_streams launch-blocking-kernels",
+      (DEVICE + "_item", "environment.blocking_kernels if",
+       "False if"))
+_rule(LOWERING, "launch blocking: the call waits for the copy", "S113", "Copy JoinStream", "copy_unguarded launch-blocking",
+      (DEVICE + "_item", "else environment.blocking_copies",
+       "else False"))
+_rule(LOWERING, "an item does not wait unless it is launched blocking", "S2", "Enqueue", "nobody_reads strict; same_bytes_again strict",
+      (DEVICE + "_item", "if blocks else (item,)",
+       "if True else (item,)"))
+_rule(LOWERING, "a copy between host buffers is host code", "S49", "Copy Touch", "copy_on_the_host",
+      (DEVICE + "_copy", "if source in host and target in host:",
+       "if False:"))
+_rule(LOWERING, "a copy between host buffers reads its source", "S49", "Copy Touch", "host_copy_reads",
+      (DEVICE + "_copy", "return (Touch((read, write)),)  # S49",
+       "return (Touch((write,)),)"))
+_rule(LOWERING, "a copy between host buffers writes its target", "S49", "Copy Touch", "host_copy_writes",
+      (DEVICE + "_copy", "return (Touch((read, write)),)  # S49",
+       "return (Touch((read,)),)"))
+_rule(LOWERING, "a pageable source is read before the call returns", "S47", "Copy Touch", "pageable_source; pageable_source rocm",
+      (DEVICE + "_copy", 'if source == "pageable" and context.platform.pageable_h2d != "late":',
+       "if False:"))
+_rule(LOWERING, "by platform a pageable source is read late", "S47", "Copy", "pageable_source cuda-late-pageable",
+      (DEVICE + "_copy", 'and context.platform.pageable_h2d != "late":',
+       ":"))
+_rule(LOWERING, "a pageable source is read", "S47", "Copy Touch", "pageable_source_is_read",
+      (DEVICE + "_copy", "Touch((read,)), *_item(",
+       "Touch(()), *_item("))
+_rule(LOWERING, "a staged copy writes its target", "S47", "Copy Enqueue", "pageable_source_target; pageable_source_target rocm",
+      (DEVICE + "_copy", '*_item(operation.stream, (write,), "copy", context))',
+       '*_item(operation.stream, (), "copy", context))'))
+_rule(LOWERING, "by platform a copy from pageable memory waits", "S52", "Copy JoinStream", "pageable_source_target rocm",
+      (DEVICE + "_copy", 'waits = waits or context.platform.pageable_h2d == "blocking"',
+       "waits = waits"))
+_rule(LOWERING, "a copy reads its source when the stream reaches it", "S45", "Copy Enqueue", "copy_unguarded launch-blocking-kernels; same_bytes_again strict",
+      (DEVICE + "_copy", 'effects = _item(operation.stream, (read, write), "copy", context)',
+       'effects = _item(operation.stream, (write,), "copy", context)'))
+_rule(LOWERING, "a copy writes its target when the stream reaches it", "S46", "Copy Enqueue", "pageable_target cuda-late-pageable; target_unguarded",
+      (DEVICE + "_copy", 'effects = _item(operation.stream, (read, write), "copy", context)',
+       'effects = _item(operation.stream, (read,), "copy", context)'))
+_rule(LOWERING, "a copy into pageable memory waits", "S48", "Copy JoinStream", "pageable_target",
+      (DEVICE + "_copy", 'waits = waits or (target == "pageable" and context.platform.pageable_d2h == "blocking")',
+       "waits = waits"))
+_rule(LOWERING, "copy_ without non_blocking waits", "S33", "Copy JoinStream", "two_allocators; copy_that_blocks",
+      (DEVICE + "_copy", "waits = not operation.non_blocking and not operation.raw",
+       "waits = False"))
+_rule(LOWERING, "copy_ with non_blocking does not wait", "S45", "Copy", "copy_unguarded launch-blocking-kernels; same_bytes_again strict",
+      (DEVICE + "_copy", "waits = not operation.non_blocking and not operation.raw",
+       "waits = not operation.raw"))
+_rule(LOWERING, "copy_ tells the host allocator of its pinned source", "S79", "Copy NoteUse", "pinned_source_noted",
+      (DEVICE + "_copy", "((operation.src, source), (operation.dst, target))",
+       "((operation.dst, target),)"))
+_rule(LOWERING, "copy_ tells the host allocator of its pinned target", "S79", "Copy NoteUse", "pinned_target_noted",
+      (DEVICE + "_copy", "((operation.src, source), (operation.dst, target))",
+       "((operation.src, source),)"))
+_rule(LOWERING, "memcpy_async tells no allocator", "S83", "Copy NoteUse", "device_note_on_a_pinned_block; raw_copy_is_not_noted",
+      (DEVICE + "_copy", "if not operation.raw and operation.non_blocking:",
+       "if operation.non_blocking:"))
+_rule(LOWERING, "a fill writes its target", "S39", "Memset Enqueue", "memset_runs_later",
+      (DEVICE + "memset", '(p.Access(operation.dst, "w"),)',
+       "()"))
+_rule(LOWERING, "a fill does not wait", "S39", "Memset", "memset_runs_later",
+      (DEVICE + "memset", 'return _item(operation.stream, (p.Access(operation.dst, "w"),), "memset", context)',
+       'return (*_item(operation.stream, (p.Access(operation.dst, "w"),), "memset", context), JoinStream(operation.stream))'))
+_rule(LOWERING, "item() reads", "S33", "Item Enqueue", "streams_in_turn_share; item_reads",
+      (DEVICE + "item", "(read,)",
+       "()"))
+_rule(LOWERING, "item() waits for its stream", "S33", "Item JoinStream", "item_waits; item_reads",
+      (DEVICE + "item", ", JoinStream(operation.stream))",
+       ",)"))
+_rule(LOWERING, "record_stream tells the allocator", "S64", "RecordStream NoteUse", "record_stream",
+      (DEVICE + "record_stream", '(NoteUse(operation.block, operation.stream, "device"),)',
+       "()"))
+_rule(LOWERING, "host code reads", "S45", "Host Touch", "host_copy_writes; host_writes",
+      (HOST + "host", "operation.accesses",
+       'tuple(x for x in operation.accesses if x.mode == "w")'))
+_rule(LOWERING, "host code writes", "S45", "Host Touch", "host_copy_reads; host_writes",
+      (HOST + "host", "operation.accesses",
+       'tuple(x for x in operation.accesses if x.mode == "r")'))
+_rule(LOWERING, "record captures", "S19", "Record RecordEvent", "query_says_yes; event_guard",
+      (SYNC + "record", "(RecordEvent(operation.event, operation.stream),)",
+       "()"))
+_rule(LOWERING, "event.synchronize waits", "S23", "EventSync JoinEvent", "event_guard; ring_of_two",
+      (SYNC + "event_sync", "(JoinEvent(operation.event),)",
+       "()"))
+_rule(LOWERING, "wait_event orders", "S20", "StreamWaitEvent StreamJoinsEvent", "hop_over_a_stream; no_of_a_stream_that_waits_for_an_event",
+      (SYNC + "stream_wait_event", "(StreamJoinsEvent(operation.stream, operation.event),)",
+       "()"))
+_rule(LOWERING, "wait_event does not hold the host back", "S20", "StreamWaitEvent", "no_of_a_stream_that_waits_for_an_event",
+      (SYNC + "stream_wait_event", "(StreamJoinsEvent(operation.stream, operation.event),)",
+       "(StreamJoinsEvent(operation.stream, operation.event), JoinEvent(operation.event))"))
+_rule(LOWERING, "wait_stream orders", "S22", "WaitStream StreamJoinsStream", "one_kernel_reads_and_writes; no_of_a_waiting_stream",
+      (SYNC + "wait_stream", "(StreamJoinsStream(operation.stream, operation.other),)",
+       "()"))
+_rule(LOWERING, "stream.synchronize waits", "S32", "StreamSync JoinStream", "copy_then_synchronize; fixed_slot",
+      (SYNC + "stream_sync", "(JoinStream(operation.stream),)",
+       "()"))
+_rule(LOWERING, "torch.cuda.synchronize waits", "S32", "DeviceSync JoinDevice", "device_is_synchronized; known complete by device",
+      (SYNC + "device_sync", "(JoinDevice(operation.gpu, operation.process),)",
+       "()"))
+
+# ---- the explorer
+
+_rule(EXPLORER, "enqueue -> start", "S2", "Enqueue", "same_bytes_again; two_streams launch-blocking-kernels",
+      (COMPILE + "_enqueue", "s.streams[stream(s)] |= s.tb[t]",
+       "pass"))
+_rule(EXPLORER, 'the calls that put work there -> a "no" of stream.query', "S34", "Enqueue StreamQuery", "no_comes_after_the_enqueue",
+      (COMPILE + "_called", "s.tb[t] | PENDING",
+       "PENDING"))
+_rule(EXPLORER, "a stream with work may be busy", "S34", "Enqueue StreamQuery", "no_of_a_waiting_stream; no_comes_after_the_enqueue",
+      (COMPILE + "_called", "s.tb[t] | PENDING",
+       "s.tb[t]"))
+_rule(EXPLORER, "a record starts after its call", "S2", "RecordEvent", "record_behind_a_write",
+      (COMPILE + "_recordevent", "s.streams[i] |= s.tb[t]  # a record is an item: it starts after its call, and what follows after it (S2)",
+       "pass"))
+_rule(EXPLORER, "a record captures the stream", "S19", "RecordEvent", "event_between_streams; event_guard",
+      (COMPILE + "_recordevent", "write(s, s.streams[i] & BIT)",
+       "write(s, 0)"))
+_rule(EXPLORER, "a record forgets the earlier capture", "S19", "RecordEvent", "recorded_again",
+      (COMPILE + "_recordevent", "write(s, s.streams[i] & BIT)",
+       "write(s, (s.streams[i] | self._event_read(effect.event)(s)) & BIT)"))
+_rule(EXPLORER, "a record starts after its call, where something is queried", "S2", "RecordEvent", "record_behind_a_write_where_one_asks",
+      (COMPILE + "_recordevent", "s.streams[i] |= s.tb[t]\n        known",
+       "known"))
+_rule(EXPLORER, "a record captures the stream, where something is queried", "S19", "RecordEvent", "event_between_streams_and_asked; query_says_yes",
+      (COMPILE + "_recordevent", "(s.streams[i] & BIT) | RECORDED",
+       "RECORDED"))
+_rule(EXPLORER, "a record forgets the earlier capture, where something is queried", "S19", "RecordEvent", "recorded_again_and_asked",
+      (COMPILE + "_recordevent", "write(s, (s.streams[i] & BIT) | RECORDED",
+       "write(s, ((s.streams[i] | self._event_read(effect.event)(s)) & BIT) | RECORDED"))
+_rule(EXPLORER, "a recorded event may be pending", "S24", "RecordEvent EventQuery", "event_between_streams_and_asked; asked_then_waited_for",
+      (COMPILE + "_recordevent", "| RECORDED |",
+       "|"))
+_rule(EXPLORER, 'the record call -> a "no" of event.query', "S24", "RecordEvent EventQuery", "no_comes_after_the_record",
+      (COMPILE + "_recordevent", "(CALLED if s.tb[t] else 0)",
+       "0"))
+_rule(EXPLORER, "a record behind completed work is complete", "S24", "RecordEvent EventQuery", "no_is_impossible_on_an_idle_stream",
+      (COMPILE + "_recordevent", "else COMPLETE",
+       "else 0"))
+_rule(EXPLORER, "capture -> synchronize", "S23", "JoinEvent", "rows_by_index; event_guard",
+      (COMPILE + "_joinevent", "s.tb[t] |= read(s) & BIT",
+       "pass"))
+_rule(EXPLORER, "capture -> synchronize, where something is queried", "S23", "JoinEvent", "asked_then_waited_for",
+      (COMPILE + "_joinevent", "s.tb[t] |= flags & BIT",
+       "pass"))
+_rule(EXPLORER, "a synchronized event is known complete", "S24", "JoinEvent EventQuery", "known complete by event; known complete by event, waited for",
+      (COMPILE + "_joinevent", "write(s, flags | COMPLETE)",
+       "pass"))
+_rule(EXPLORER, "stream -> stream.synchronize", "S32", "JoinStream", "copy_then_synchronize; pageable_target",
+      (COMPILE + "_joinstream", "s.tb[t] |= s.streams[i]",
+       "pass"))
+_rule(EXPLORER, "a synchronized stream is idle", "S34", "JoinStream StreamQuery", "known complete by stream; no_is_impossible_on_an_idle_stream",
+      (COMPILE + "_joinstream", "s.calls[i] &= ~PENDING",
+       "pass"))
+_rule(EXPLORER, "streams of the GPU -> synchronize", "S32", "JoinDevice", "device_is_synchronized",
+      (COMPILE + "_joindevice", "s.tb[t] |= s.streams[i]",
+       "pass"))
+_rule(EXPLORER, "a synchronized GPU is idle", "S34", "JoinDevice StreamQuery", "known complete by device",
+      (COMPILE + "_joindevice", "s.calls[i] &= ~PENDING",
+       "pass"))
+_rule(EXPLORER, "synchronize is of one GPU and process", "S32", "JoinDevice", "other_device_is_synchronized",
+      (LAYOUT + "device_streams", "if o.gpu == gpu and o.process == process:",
+       "if True:"))
+_rule(EXPLORER, "capture -> later items of the waiting stream", "S20", "StreamJoinsEvent", "hop_over_a_stream; event_between_streams",
+      (COMPILE + "_streamjoinsevent", "(read(s) & BIT) | s.tb[t]",
+       "s.tb[t]"))
+_rule(EXPLORER, "the wait starts after its call", "S2", "StreamJoinsEvent", "wait_behind_a_write",
+      (COMPILE + "_streamjoinsevent", "(read(s) & BIT) | s.tb[t]",
+       "(read(s) & BIT)"))
+_rule(EXPLORER, "capture -> later items, where something is queried", "S20", "StreamJoinsEvent", "event_between_streams_and_asked",
+      (COMPILE + "_streamjoinsevent", "(flags & BIT) | s.tb[t]",
+       "s.tb[t]"))
+_rule(EXPLORER, "the wait starts after its call, where something is queried", "S2", "StreamJoinsEvent", "wait_behind_a_write_where_one_asks",
+      (COMPILE + "_streamjoinsevent", "(flags & BIT) | s.tb[t]",
+       "(flags & BIT)"))
+_rule(EXPLORER, "a wait for a never recorded event does nothing", "S18", "StreamJoinsEvent StreamQuery", "waiting_for_a_never_recorded_event",
+      (COMPILE + "_streamjoinsevent", "if flags & RECORDED:",
+       "if True:"))
+_rule(EXPLORER, 'the wait call -> a "no" of stream.query', "S34", "StreamJoinsEvent StreamQuery", "no_comes_after_a_wait_for_the_event",
+      (COMPILE + "_streamjoinsevent", "s.tb[t] | (0 if flags & COMPLETE else PENDING)",
+       "(0 if flags & COMPLETE else PENDING)"))
+_rule(EXPLORER, "a stream that waits for an event may be busy", "S34", "StreamJoinsEvent StreamQuery", "no_comes_after_a_wait_for_the_event; no_of_a_stream_that_waits_for_an_event",
+      (COMPILE + "_streamjoinsevent", "s.tb[t] | (0 if flags & COMPLETE else PENDING)",
+       "s.tb[t]"))
+_rule(EXPLORER, "a stream that waits for completed work is idle", "S34", "StreamJoinsEvent StreamQuery", "known complete by event, waited for",
+      (COMPILE + "_streamjoinsevent", "(0 if flags & COMPLETE else PENDING)",
+       "PENDING"))
+_rule(EXPLORER, "a stream wait's record starts after its call", "S2", "StreamJoinsStream", "stream_wait_behind_a_write",
+      (COMPILE + "_streamjoinsstream", "s.streams[behind] |= s.tb[t]  # the record is an item there",
+       "pass"))
+_rule(EXPLORER, "the other stream -> later items of the waiting stream", "S22", "StreamJoinsStream", "one_kernel_reads_and_writes; event_between_streams",
+      (COMPILE + "_streamjoinsstream", "s.streams[i] |= s.streams[behind]",
+       "pass"))
+_rule(EXPLORER, 'the stream wait\'s call -> a "no" of stream.query', "S34", "StreamJoinsStream StreamQuery", "no_comes_after_a_wait_on_the_other_stream",
+      (COMPILE + "_streamjoinsstream", "s.tb[t] | (s.calls[behind] & PENDING)",
+       "(s.calls[behind] & PENDING)"))
+_rule(EXPLORER, "a stream that waits for a busy one may be busy", "S34", "StreamJoinsStream StreamQuery", "no_of_a_waiting_stream; no_comes_after_a_wait_on_the_other_stream",
+      (COMPILE + "_streamjoinsstream", "s.tb[t] | (s.calls[behind] & PENDING)",
+       "s.tb[t]"))
+_rule(EXPLORER, "a new event was never recorded", "S17", "NewEvent", "recorded_once_after_hand_over",
+      (COMPILE + "_newevent", "s.events.append(0)",
+       "s.events.append(BIT | RECORDED)"))
+_rule(EXPLORER, "a new event carries nothing", "S17", "NewEvent", "fresh_event_says_nothing",
+      (COMPILE + "_newevent", "self._set_local(effect.local, lambda s: 0)",
+       "self._set_local(effect.local, lambda s: BIT)"))
+_rule(EXPLORER, "a cursor moves on", "language", "Advance", "cursor_of_two_slots; ring_by_cursor",
+      (COMPILE + "_advance", "(s.pos[var] + 1) % depth",
+       "s.pos[var] % depth"))
+_rule(EXPLORER, 'query "yes" is a synchronize', "S24", "EventQuery", "query_says_yes; asked_then_waited_for",
+      (COMPILE + "_event_query", "s.tb[t] |= flags & BIT",
+       "pass"))
+_rule(EXPLORER, 'a "no" is possible while the capture may be pending', "S24", "EventQuery", "asked_then_waited_for; no_comes_after_the_record",
+      (COMPILE + "_event_query", "if flags & RECORDED and not flags & COMPLETE:",
+       "if False:"))
+_rule(EXPLORER, 'never recorded says "yes"', "S18", "EventQuery", "no_comes_after_the_record",
+      (COMPILE + "_event_query", "if flags & RECORDED and not flags & COMPLETE:",
+       "if not flags & COMPLETE:"))
+_rule(EXPLORER, 'known complete says "yes"', "S24", "EventQuery", "known complete by event; known complete by query",
+      (COMPILE + "_event_query", "if flags & RECORDED and not flags & COMPLETE:",
+       "if flags & RECORDED:"))
+_rule(EXPLORER, 'the record call -> who is told "no"', "theory 2", "EventQuery", "no_comes_after_the_record",
+      (COMPILE + "_event_query", "busy.tb[t] |= bool(flags & CALLED)  # the record call came before [T]",
+       "pass"))
+_rule(EXPLORER, 'a "yes" makes the capture known complete', "S24", "EventQuery", "known complete by query",
+      (COMPILE + "_event_query", "write(s, flags | COMPLETE)",
+       "pass"))
+_rule(EXPLORER, 'stream.query "yes" is a synchronize', "S34", "StreamQuery", "stream_says_yes",
+      (COMPILE + "_stream_query", "s.tb[t] |= s.streams[i]",
+       "pass"))
+_rule(EXPLORER, 'a busy stream may say "no"', "S34", "StreamQuery", "no_of_a_waiting_stream; no_comes_after_the_enqueue",
+      (COMPILE + "_stream_query", "if s.calls[i] & PENDING:",
+       "if False:"))
+_rule(EXPLORER, 'an idle stream says "yes"', "S34", "StreamQuery", "waiting_for_a_never_recorded_event; no_comes_after_the_enqueue",
+      (COMPILE + "_stream_query", "if s.calls[i] & PENDING:",
+       "if True:"))
+_rule(EXPLORER, 'the enqueue calls -> who is told "no"', "theory 2", "StreamQuery", "no_comes_after_a_wait_for_the_event; no_comes_after_the_enqueue",
+      (COMPILE + "_stream_query", "busy.tb[t] |= busy.calls[i] & BIT  # the calls came before [T]",
+       "pass"))
+_rule(EXPLORER, 'a "yes" makes the stream idle', "S34", "StreamQuery", "known complete by stream query",
+      (COMPILE + "_stream_query", "s.calls[i] &= ~PENDING",
+       "pass"))
+_rule(EXPLORER, "one hardware queue is one stream", "S115", "Enqueue", "two_streams one-hardware-queue",
+      (COMPILE + "_stream", "if self.o.environment.one_queue:",
+       "if False:"))
+_rule(EXPLORER, "get i -> put i + capacity", "theory 2", "Put", "slots_behind_a_queue",
+      (COMPILE + "_put", "s.tb[t] | (free[0] & bound)",
+       "s.tb[t]"))
+_rule(EXPLORER, "put i -> get i (the put's side)", "theory 2", "Put", "get, written before; first_turn",
+      (COMPILE + "_put", "(tag, bit, vs)",
+       "(tag, 0, vs)"))
+_rule(EXPLORER, "put -> every later test of the queue", "theory 2 [T]", "Put QueueFull QueueHolds", "holds, written before; full, written before",
+      (COMPILE + "_put", "every | bit",
+       "every"))
+_rule(EXPLORER, "put i -> get i (the get's side)", "theory 2", "Get", "get, written before; first_turn",
+      (COMPILE + "_get", "s.tb[t] | bit | last_get",
+       "s.tb[t] | last_get"))
+_rule(EXPLORER, "get i -> get i + 1", "theory 2", "Get", "second_item",
+      (COMPILE + "_get", "s.tb[t] | bit | last_get",
+       "s.tb[t] | bit"))
+_rule(EXPLORER, "get i -> put i + capacity (the get's side)", "theory 2", "Get", "slots_behind_a_queue",
+      (COMPILE + "_get", "(*free, bit)",
+       "(*free, 0)"))
+_rule(EXPLORER, "get -> every later test of the queue", "theory 2 [T]", "Get QueueFull QueueHolds", "queue_is_emptied",
+      (COMPILE + "_get", "every | bit",
+       "every"))
+_rule(EXPLORER, "a queue holds at most its capacity", "theory 2", "Put", "full, written after; full, written before",
+      (LAYOUT + "start", "(0,) * program.objects[i].capacity",
+       "(0,) * (program.objects[i].capacity + 1)"))
+_rule(EXPLORER, "earlier operations on the cell -> cell.set", "theory 2", "CellSet", "set_behind_a_set",
+      (COMPILE + "_cellset", "s.tb[t] | bit",
+       "s.tb[t]"))
+_rule(EXPLORER, "cell.set -> later operations on the cell", "theory 2", "CellSet", "cell take, written before; cell_is_set_over",
+      (COMPILE + "_cellset", "(vs, bit)",
+       "(vs, 0)"))
+_rule(EXPLORER, "cell.set lets the old item go", "S65", "CellSet", "cell_lets_go",
+      (COMPILE + "_cellset", "loose(s, old)",
+       "pass"))
+_rule(EXPLORER, "a cell holds its item", "S65", "CellSet", "cell_lets_go_when_cleared; block_taken_from_a_cell",
+      (COMPILE + "_cellset", "hold(s, vs)",
+       "pass"))
+_rule(EXPLORER, "earlier operations on the cell -> cell.get", "theory 2", "CellGet", "get_behind_a_set",
+      (COMPILE + "_cellget", "s.tb[t] | bit",
+       "s.tb[t]"))
+_rule(EXPLORER, "cell.get -> later operations on the cell", "theory 2", "CellGet", "cell_is_taken",
+      (COMPILE + "_cellget", "(None if take else vs, bit)",
+       "(None if take else vs, 0)"))
+_rule(EXPLORER, "cell.take empties", "language", "CellGet", "block_taken_from_a_cell; cell_is_taken",
+      (COMPILE + "_cellget", "None if take else vs",
+       "vs"))
+_rule(EXPLORER, "cell.get holds once more", "S65", "CellGet", "block_in_a_cell",
+      (COMPILE + "_cellget", "hold(s, vs)",
+       "pass"))
+_rule(EXPLORER, "cell.get on an empty cell is a design error", "language", "CellGet", "cell_may_be_empty",
+      (COMPILE + "_cellget", 's.hazard = ("EMPTY", node)',
+       "pass"))
+_rule(EXPLORER, "earlier operations on the cell -> cell.clear", "theory 2", "CellClear", "clear_behind_a_set",
+      (COMPILE + "_cellclear", "s.tb[t] | bit",
+       "s.tb[t]"))
+_rule(EXPLORER, "cell.clear -> later operations on the cell", "theory 2", "CellClear", "cell_is_cleared",
+      (COMPILE + "_cellclear", "(None, bit)",
+       "(None, 0)"))
+_rule(EXPLORER, "cell.clear empties", "language", "CellClear", "block_in_a_cell; cell_is_cleared",
+      (COMPILE + "_cellclear", "(None, bit)",
+       "(vs, bit)"))
+_rule(EXPLORER, "cell.clear lets the item go", "S65", "CellClear", "cell_lets_go_when_cleared",
+      (COMPILE + "_cellclear", "loose(s, vs)",
+       "pass"))
+_rule(EXPLORER, "unlock -> acquire", "theory 2", "Acquire", "locked; try_lock_takes",
+      (COMPILE + "_acquire", "s.tb[t] |= bit & edge",
+       "pass"))
+_rule(EXPLORER, "acquire -> a later try-lock", "theory 2 [T]", "Acquire TryLock", "try lock, written before",
+      (COMPILE + "_acquire", "(free - 1, bit | s.tb[t])",
+       "(free - 1, bit)"))
+_rule(EXPLORER, "a lock is held by one", "theory 2", "Acquire", "locked; try_lock_takes",
+      (COMPILE + "_ready", "s.locks[k][0] > 0",
+       "True"))
+_rule(EXPLORER, "unlock -> acquire (the unlock's side)", "theory 2", "Unlock", "locked; try_lock_takes",
+      (COMPILE + "_unlock", "bit | s.tb[t]",
+       "bit"))
+_rule(EXPLORER, "earlier stores -> flag.clear", "theory 2", "FlagClear", "clear_behind_a_flag_set",
+      (COMPILE + "_flag_store", "s.tb[t] |= bit",
+       "pass"))
+_rule(EXPLORER, "flag store -> the load that saw it", "theory 2", "FlagSet FlagClear", "clear_comes_after_the_set; flag_is_cleared",
+      (COMPILE + "_flag_store", "(value, bit | s.tb[t])",
+       "(value, bit)"))
+_rule(EXPLORER, "flag.set sets", "language", "FlagSet", "flag is set, written before; flag wait, written after",
+      (COMPILE + "_flagset", "self._flag_store(effect.flag, 1)",
+       "self._flag_store(effect.flag, 0)"))
+_rule(EXPLORER, "flag.clear unsets", "language", "FlagClear", "flag_is_cleared; flag_there_and_back",
+      (COMPILE + "_flagclear", "self._flag_store(effect.flag, 0)",
+       "self._flag_store(effect.flag, 1)"))
+_rule(EXPLORER, "store -> flag.wait", "theory 2", "FlagWait", "flag wait, written before",
+      (COMPILE + "_flagwait", "s.tb[t] |= s.flags[k][1] & edge",
+       "pass"))
+_rule(EXPLORER, "flag.wait waits", "language", "FlagWait", "flag wait, written after; flag wait, written before",
+      (COMPILE + "_ready", "s.flags[k][0] == 1",
+       "True"))
+_rule(EXPLORER, "add -> counter.wait", "theory 2", "CounterAdd", "counter at least, written before; counter wait, written before",
+      (COMPILE + "_counteradd", "bit | s.tb[t]",
+       "bit"))
+_rule(EXPLORER, "counter.wait comes after the adds", "theory 2", "CounterWait", "counter_one_short; counter wait, written before",
+      (COMPILE + "_counterwait", "s.tb[t] |= s.counters[k][1] & edge",
+       "pass"))
+_rule(EXPLORER, "counter.wait waits", "language", "CounterWait", "counter wait, written after; counter wait, written before",
+      (COMPILE + "_ready", "return lambda s: test(s.counters[k][0])",
+       "return None"))
+_rule(EXPLORER, "a counter per turn counts turns", "language", "CounterWait", "counter_one_short; counter_per_turn",
+      (LAYOUT + "end_turn", "else v - 1 for",
+       "else v for"))
+_rule(EXPLORER, "put i -> the tag's test", "theory 2 [T]", "QueueTag", "tag_tells_of_the_put",
+      (COMPILE + "_question", "s.tb[t] |= items[0][1] | last_get",
+       "s.tb[t] |= last_get"))
+_rule(EXPLORER, "get i - 1 -> the tag's test", "theory 2 [T]", "QueueTag", "tag_tells_of_the_get_before",
+      (COMPILE + "_question", "s.tb[t] |= items[0][1] | last_get",
+       "s.tb[t] |= items[0][1]"))
+_rule(EXPLORER, "a question about the turn follows the turn", "language", "TurnBelow", "first_turn",
+      (COMPILE + "_question", '"yes" if s.turns[t] < value else "no"',
+       '"yes"'))
+_rule(EXPLORER, "an open choice may fall any way", "language", "Choose Maybe", "tag_is_seen; cell_may_be_empty",
+      (COMPILE + "_question", "[(o, s.copy()) for o in options]",
+       "[(options[0], s.copy())]"))
+_rule(EXPLORER, "an agreed choice is agreed", "language", "Choose", "agreed_choice",
+      (COMPILE + "_question", "if isinstance(q, p.Choose) and q.agreed:",
+       "if False:"))
+_rule(EXPLORER, "earlier operations on the queue -> full, holds", "theory 2 [T]", "QueueFull QueueHolds", "holds, written before; full, written before",
+      (COMPILE + "_state_test", "s.tb[t] |= every\n",
+       "pass\n"))
+_rule(EXPLORER, "full follows the state", "language", "QueueFull", "not_full_does_something; full, written after",
+      (COMPILE + "_state_test", "not free if count is None",
+       "True if count is None"))
+_rule(EXPLORER, "holds follows the state", "language", "QueueHolds", "holds, written after; holds, written before",
+      (COMPILE + "_state_test", "len(items) >= count",
+       "True"))
+_rule(EXPLORER, "earlier operations on the cell -> empty", "theory 2 [T]", "CellEmpty", "cell empty, written before; cell_is_cleared",
+      (COMPILE + "_state_test", "s.tb[t] |= bit\n            s.cells[c]",
+       "s.cells[c]"))
+_rule(EXPLORER, "earlier operations on the flag -> is_set", "theory 2 [T]", "FlagIsSet", "clear_comes_after_the_set; flag is set, written before",
+      (COMPILE + "_state_test", "s.tb[t] |= bit\n            s.flags[k]",
+       "s.flags[k]"))
+_rule(EXPLORER, "earlier adds -> counter >= c", "theory 2 [T]", "CounterAtLeast", "counter at least, written before",
+      (COMPILE + "_state_test", "s.tb[t] |= bit\n            s.counters[k]",
+       "s.counters[k]"))
+_rule(EXPLORER, "earlier operations on the lock -> try-lock", "theory 2 [T]", "TryLock", "try lock, written before; try_lock_takes",
+      (COMPILE + "_state_test", "s.tb[t] |= bit\n        s.locks[k]",
+       "s.locks[k]"))
+_rule(EXPLORER, "a try-lock that says yes takes the lock", "language", "TryLock", "try_lock_takes",
+      (COMPILE + "_state_test", "free - 1 if free else free",
+       "free"))
+_rule(EXPLORER, "two accesses of common bytes, one a write, conflict", "theory 1", "Touch Enqueue", "copy_unguarded launch-blocking-kernels; same_bytes_again strict",
+      (MEMORY + "_judge", "if not bit and (write or w.write):",
+       "if False:"))
+_rule(EXPLORER, "two reads do not conflict", "theory 1", "Touch Enqueue", "reads_only; ring_by_cursor",
+      (MEMORY + "_judge", "if not bit and (write or w.write):",
+       "if not bit:"))
+_rule(EXPLORER, "slots of a ring are disjoint", "theory 1", "Touch Enqueue", "streams_in_turn; fixed_slot",
+      (MEMORY + "_judge", "if slot != s.slot and slot != ANY_SLOT and s.slot != ANY_SLOT:",
+       "if False:"))
+_rule(EXPLORER, "an access of the whole meets every slot", "theory 1", "Touch Enqueue", "all_rows",
+      (MEMORY + "_judge", "if slot != s.slot and slot != ANY_SLOT and s.slot != ANY_SLOT:",
+       "if slot != s.slot:"))
+_rule(EXPLORER, "a fresh block is undefined until it is written", "theory 1", "Alloc", "read_before_it_is_written; written_elsewhere",
+      (MEMORY + "_judge", 's.hazard = ("UNDEFINED", node, which)',
+       "pass"))
+_rule(EXPLORER, "a write defines", "theory 1", "Alloc", "blocks_stay_with_their_stream; raw_copy_is_not_noted",
+      (MEMORY + "_judge", "s.block = (*s.block[:3], True, s.block[4])",
+       "pass"))
+_rule(EXPLORER, "the same bytes in the same epoch change nothing", "theory 1", "Touch", "same_bytes_again",
+      (MEMORY + "_judge", "exempt = w.epoch and (same or (w.same_bytes and not write))",
+       "exempt = False"))
+_rule(EXPLORER, "other bytes end the epoch", "theory 1", "Touch", "other_bytes_between",
+      (MEMORY + "_judge", "s.witness = w._replace(epoch=False)",
+       "pass"))
+_rule(EXPLORER, "a view of a part defines that part only", "theory 1", "Alloc View", "view_of_a_part",
+      (MEMORY + "_defines", "if self.layout.narrowed and self.location.atom and isinstance(target, p.Local):",
+       "if False:"))
+_rule(EXPLORER, "a write of an unknown part defines none", "theory 1", "Alloc", "unknown_part_written",
+      (MEMORY + "_defines", "part is None or (bool(self.location.atom) and not isinstance(part, (p.Anything, p.At)))",
+       "True"))
+_rule(EXPLORER, "host accesses are in program order", "theory 2", "Touch", "same_bytes_again; copy_unguarded launch-blocking",
+      (MEMORY + "host", "states[1].tb[t] = BIT",
+       "pass"))
+_rule(EXPLORER, "end -> start of the next item in the stream", "S2", "Enqueue", "two_streams one-hardware-queue; two_streams launch-blocking-kernels",
+      (MEMORY + "item", "new.streams[stream(new)] = BIT",
+       "pass"))
+_rule(EXPLORER, "one item never conflicts with itself", "theory 1", "Enqueue", "one_kernel_reads_and_writes",
+      (MEMORY + "item", "other(new, BIT)",
+       "other(new, 0)"))
+_rule(EXPLORER, "a held block is counted", "S65", "Put", "both_threads_hold; block_handed_over",
+      (MEMORY + "hold", "s.block = (s.block[0] + n, *s.block[1:])",
+       "pass"))
+_rule(EXPLORER, "every holder's release -> the free", "theory 2", "Drop", "view_holds; block_taken_from_a_cell",
+      (MEMORY + "_loosened", "free |= s.tb[self.t]  # every decrement comes before the free",
+       "pass"))
+_rule(EXPLORER, "work of a noted stream -> reuse", "S65", "Drop NoteUse", "pinned_source_noted; pinned_target_noted",
+      (MEMORY + "_loosened", "free |= s.streams[stream]",
+       "pass"))
+_rule(EXPLORER, "the free of the bytes -> the allocation that gets them", "theory 2", "Alloc", "pinned_source_noted; pinned_target_noted",
+      (MEMORY + "alloc", "got.tb[t] |= free",
+       "pass"))
+_rule(EXPLORER, "a block is not handed out while it is held", "S63", "Alloc", "block_taken_from_a_cell; block_handed_over",
+      (MEMORY + "alloc", "if refs or (owner is not None and owner != mine):",
+       "if owner is not None and owner != mine:"))
+_rule(EXPLORER, "a block comes back to its stream", "S62", "Alloc", "blocks_stay_with_their_stream",
+      (MEMORY + "alloc", "if refs or (owner is not None and owner != mine):",
+       "if refs:"))
+_rule(EXPLORER, "a block is reused", "S63", "Alloc", "no_record_stream; raw_copy_is_not_noted",
+      (MEMORY + "alloc", "return [s, got]",
+       "return None if s.block[4] is not None or s.witness is not None else [s, got]"))
+_rule(EXPLORER, "a view holds the block", "S65", "View", "view_holds; view_is_not_attributed",
+      (MEMORY + "view", "self.hold(s, (value,))",
+       "pass"))
+_rule(EXPLORER, "the host allocator cannot attribute every view", "S84", "View NoteUse", "view_is_not_attributed",
+      (MEMORY + "view", "value if attributed else 2",
+       "value"))
+_rule(EXPLORER, "a release lets go", "S65", "Drop", "no_record_stream; raw_copy_is_not_noted",
+      (MEMORY + "drops", "self._loosened(s, n)",
+       "pass"))
+_rule(EXPLORER, "record_stream is not for pinned blocks", "S72", "NoteUse", "device_note_on_a_pinned_block",
+      (MEMORY + "note_use", "space != effect.space or",
+       ""))
+_rule(EXPLORER, "a note is kept", "S64", "NoteUse", "pinned_source_noted; pinned_target_noted",
+      (MEMORY + "note_use", "s.block = (refs, free, tuple(sorted((*uses, used))), defined, owner)",
+       "pass"))
+_rule(EXPLORER, "a note of the owner stream is ignored", "S64", "NoteUse", "record_stream_of_the_owner",
+      (MEMORY + "note_use", "if used != owner and used not in uses:",
+       "if used not in uses:"))
+_rule(EXPLORER, "the end of the turn lets go", "S65", "Drop Alloc", "scope_ends_with_the_turn",
+      (SEARCH + "_end", "self.rules[t].loose(s, s.locals[t])  # the turn's scope ends",
+       "pass"))
+_rule(EXPLORER, "give -> the take of that token", "theory 2", "Give", "pages_are_exclusive; rows_come_back",
+      (MEMORY + "give", "s.tb[t] | ((after(s) & BIT) if after is not None else 0)",
+       "((after(s) & BIT) if after is not None else 0)"))
+_rule(EXPLORER, "give(after): captured work -> the take", "theory 2", "Give", "rows_come_back_behind_an_event",
+      (MEMORY + "give", "s.tb[t] | ((after(s) & BIT) if after is not None else 0)",
+       "s.tb[t]"))
+_rule(EXPLORER, "the take of a token comes after its give", "theory 2", "Take", "pages_are_exclusive; rows_come_back_behind_an_event",
+      (MEMORY + "take", "n.tb[t] |= guessed",
+       "pass"))
+_rule(EXPLORER, "another free token carries what its giver knew", "theory 2", "Take", "pool_as_a_lock",
+      (MEMORY + "take", "n.tb[t] |= BIT",
+       "pass"))
+_rule(EXPLORER, "a token has one holder", "theory 2", "Take", "pages_are_exclusive; rows_come_back",
+      (MEMORY + "take", "(zeros, ones, 2)",
+       "(zeros, ones, guessed)"))
+_rule(EXPLORER, "a pool has so many tokens", "theory 2", "Take", "one_row",
+      (LAYOUT + "start", "(o.size - 1, 0, 0) if tracked",
+       "(o.size, 0, 0) if tracked"))
+_rule(EXPLORER, "parts of other names are disjoint", "theory 1", "Touch Enqueue", "named_parts; written_elsewhere",
+      (MEMORY + "_part", "(lambda s: 0) if part.name == atom[1] else None",
+       "(lambda s: 0)"))
+_rule(EXPLORER, "spans without a common element are disjoint", "theory 1", "Touch Enqueue", "spans",
+      (MEMORY + "_part", "(lambda s: 0) if part.start <= lo and hi <= part.stop and lo < hi else None",
+       "(lambda s: 0)"))
+_rule(EXPLORER, "rows of other tokens are disjoint", "theory 1", "Take Touch", "rows_come_back_too_early; rows_come_back_behind_an_event",
+      (MEMORY + "_part", "lambda s: 0 if s.locals[t][local] else None",
+       "lambda s: 0"))
+_rule(EXPLORER, "rows of other indices are disjoint", "theory 1", "Touch Enqueue", "rows_by_index",
+      (MEMORY + "_part", 'if kind == "index" and info.kind == p.INDEX and info.depth == atom[1]:',
+       "if False:"))
+_rule(EXPLORER, "an unknown part meets every other", "theory 1", "Touch Enqueue", "any_part",
+      (MEMORY + "_part", "return lambda s: whole",
+       "return None if isinstance(part, p.Anything) else (lambda s: whole)"))
+_rule(EXPLORER, "setup -> start", "theory 2", "", "setup_comes_first",
+      (SEARCH + "_end", "s.tb = [1] * len(s.tb)  # setup -> start of every thread",
+       "pass"))
+_rule(EXPLORER, "setups run before all other threads", "theory 2", "", "cell_is_cleared; setup_comes_first",
+      (SEARCH + "_runnable", "if setups:",
+       "if False:"))
+_rule(EXPLORER, "closed only when whoever may access carries the witness", "theory 3", "", "host_copy_reads; host_copy_writes",
+      (SEARCH + "closed", "if not (s.tb[t] or (stream != HOST and s.streams[stream]) or s.pc[t] == DONE):",
+       "if False:"))
+_rule(EXPLORER, "a state covers those with more bits, not with fewer", "theory 3, antichain", "", "reads_only; blocks_stay_with_their_stream",
+      (SEARCH + "_store", "if other & bits == other:",
+       "if True:"))
+_rule(EXPLORER, "what others can see is not run at once", "theory 3, visible steps", "", "get, written after; holds, written after",
+      ("fencepost.proofs.explore.reduction:seen", "return len(users[what]) > 1",
+       "return False"))
+_rule(EXPLORER, "a put that a test can see is not run at once", "theory 3, visible steps", "", "get_to_next_get",
+      ("fencepost.proofs.explore.reduction:seen", 'return len(put if what[0] == "put" else get) > 1 or bool(test - {t})',
+       "return False"))
+_rule(EXPLORER, "paths within a turn are merged only under fewer bits", "theory 3, antichain", "", "waits_by_choice",
+      (SEARCH + "_covered", "if any(other & bits == other for other in row) if self.covering else bits in row:",
+       "if row:"))
+
+# fmt: on
+RULES = tuple(_RULES)
+"""The table."""

@@ -21,7 +21,7 @@ def turns_of(program: p.Program, run: a.Run) -> int:
     return max(loops, default=0)
 
 
-def disagreement(program: p.Program, steps: int, seconds: float = 20.0, states: int = 1500) -> tuple[str, str | None]:
+def disagreement(program: p.Program, steps: int, seconds: float = 10.0, states: int = 400) -> tuple[str, str | None]:
     """(what happened, the disagreement): the explorer decides, the SMT engine is asked for as many turns as it needs."""
     try:
         exact = explore(program, budget=Budget(states, seconds), explain=False)

@@ -26,6 +26,8 @@ EVIDENCE = HERE / "evidence" / "random_designs.json"
 CHUNK = 100
 FIRST = 1_000_000
 """`make test` runs the seeds from 0 on, the campaign those from here on."""
+STATES = 1000
+"""States that the explorer may store for one design; beyond, it is counted as "budget"."""
 PATIENCE = 180
 """Seconds after which one design counts as a hang."""
 
@@ -54,7 +56,6 @@ def _alarm(number: int, frame: Any) -> None:
 
 def chunk(first: int) -> dict[str, Any]:
     """The designs of the seeds `first` to `first + CHUNK - 1`."""
-    from fencepost.model.language.errors import DesignError
     from fencepost.simulator.random_designs import generate
 
     from random_compare import compare, report
@@ -70,14 +71,14 @@ def chunk(first: int) -> dict[str, Any]:
         design = generate(seed)
         try:
             program = design.program()
-        except DesignError:
+        except ValueError:
             count["refused by the language"] += 1
             continue
         designs += 1
         uses.update(design.features)
         signal.alarm(PATIENCE)
         try:
-            result = compare(program, seed, count)
+            result = compare(program, seed, count, states=STATES)
         except Exception as error:  # an engine that breaks down is a finding, not the end of the campaign
             wrong.append({"seed": seed, "what": f"{type(error).__name__}: {error}", "text": design.text})
             continue

@@ -188,8 +188,10 @@ def test_atom_holds_and_record_stream() -> None:
     assert hold.kind == recorded.kind == CONDITIONAL
     assert hold.alternatives == ((recorded.sync,),) and recorded.alternatives == ((hold.sync,),)
     assert [h.name for h in hold.breaks] == ["WAR logprobs"]
-    # Without spec decode the ids live in a cell until just after the wait: neither is needed for them.
-    assert found(answer, "ids.record_stream").kind == REDUNDANT
+    # Without spec decode the ids also live in a cell until just after the wait: three that replace each other.
+    ids = [found(answer, text) for text in ("ids held by queue", "ids held by cell", "ids.record_stream")]
+    assert [f.kind for f in ids] == [CONDITIONAL] * 3
+    assert set(ids[2].alternatives) == {(ids[0].sync,), (ids[1].sync,)}
 
 
 def test_bounded_queue() -> None:

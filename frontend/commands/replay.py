@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import click
 from fencepost.errors import InputError
@@ -90,8 +91,8 @@ def _good(row: object) -> bool:
 def _print_plan(subject: object) -> None:
     from fencepost.gpu_validate.files import Subject
     from fencepost.gpu_validate.plan import Unsupported
-    from fencepost.gpu_validate.script import listing
     from fencepost.gpu_validate.schedule import Unforceable
+    from fencepost.gpu_validate.script import listing
     from fencepost.model.events import InvalidRun
 
     assert isinstance(subject, Subject)
@@ -102,7 +103,7 @@ def _print_plan(subject: object) -> None:
         raise InputError(f"{subject.title}: {error}") from None
 
 
-def _script(subjects: list[object], path: str) -> int:
+def _script(subjects: Sequence[object], path: str) -> int:
     from fencepost import gpu
     from fencepost.gpu_validate.files import Subject
     from fencepost.gpu_validate.plan import Unsupported

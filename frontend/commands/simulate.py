@@ -186,6 +186,7 @@ def _write(case: Case, result: Simulated, sets: tuple[str, ...], brief: bool) ->
             click.echo(_wrapped("    ", sentence))
         if case.replay is None:
             how = {"guided": "guided by the explorer's run", "random": "at random", "hypothesis": "Hypothesis"}[found.how]
+            runs = f"{found.examples} run{'' if found.examples == 1 else 's'}"
             click.echo(_wrapped("    ", f"found in {runs} ({how}); {found.outcome.operations} operations when made small"))
             click.echo("    again: " + shlex.join(["fencepost", "simulate", case.target, "--replay", found.text]))
     for note in answer.notes if not brief or not wrong else ():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -50,7 +51,7 @@ def verify(directories: tuple[str, ...], timeout: float, solver: str | None) -> 
             wrong = fault(program)
             if wrong is not None:
                 raise files.CertificateError(f"{directory}/{files.MANIFEST}: damaged program: {wrong}")
-            report = verifying.verify(directory, manifest, program, seconds=timeout, use=use, progress=progress)
+            report = verifying.verify(directory, manifest, program, seconds=timeout, use=use, progress=_late(progress))
         except files.CertificateError as error:
             raise InputError(str(error)) from None
         progress.clear()
@@ -76,7 +77,7 @@ def _certificates(directories: Sequence[str]) -> list[str]:
 
 
 def _print(directory: str, report: Report, use: Sequence[str]) -> None:
-    from fencepost.proofs.certificates import solvers
+    from fencepost.proofs.certificates import files, solvers
 
     manifest = report.manifest
     title = f"{manifest.design}" + (f": {manifest.variant}" if manifest.variant else "")
@@ -101,7 +102,7 @@ def _print(directory: str, report: Report, use: Sequence[str]) -> None:
         spent = sum(s.seconds for s in mine)
         _line(f"{solver} {solvers.version(solver)}", f"{', '.join(said)} ({spent:.1f} s)")
     reach = manifest.reach
-    _line("runs", f"{_count(len(reach.runs), 'run')} reach {len(reach.at)} operations, outcomes and pairs")
+    _line("replayed", f"{_count(len(reach.runs), 'run')}; reached: {len(reach.at)} operations, outcomes and pairs")
     if reach.never:
         _line("never occurs", _some(reach.never))
     for pair in manifest.spared:
@@ -110,7 +111,7 @@ def _print(directory: str, report: Report, use: Sequence[str]) -> None:
         _line("note", note)
     for assumption in manifest.assumptions:
         _line("assumes", assumption)
-    for trusted in manifest.trusted:
+    for trusted in files.TRUSTED:
         _line("trusted", trusted)
     for failure in report.failures:
         _line("FAILS", failure)
@@ -142,9 +143,10 @@ def check_folder(directory: str) -> None:
     """Refuse a folder that holds something else, before the exploration. Raises `InputError`."""
     if os.path.exists(directory) and not os.path.isdir(directory):
         raise InputError(f"--certificate {directory}: it is a file; name a folder")
-    if os.path.isdir(directory) and os.listdir(directory):
-        if not any(os.path.exists(os.path.join(one, "manifest.json")) for one in _certificates([directory])):
-            raise InputError(f"--certificate {directory}: the folder holds something else; name a new one")
+    if os.path.isdir(directory) and not os.path.exists(os.path.join(directory, "manifest.json")):
+        for name in os.listdir(directory):
+            if not os.path.exists(os.path.join(directory, name, "manifest.json")):
+                raise InputError(f"--certificate {directory}: the folder holds something else ({name}); name a new one")
 
 
 def write_certificates(outcomes: Sequence[Outcome], directory: str, progress: Progress) -> bool:
@@ -170,7 +172,7 @@ def write_certificates(outcomes: Sequence[Outcome], directory: str, progress: Pr
         try:
             manifest = write_certificate(
                 where, program, platform(answer.platform), variant=answer.variant, parameters=answer.parameters,
-                progress=progress,
+                progress=_late(progress),
             )  # fmt: skip
         except NoCertificate as why:
             complete = False
@@ -183,6 +185,12 @@ def write_certificates(outcomes: Sequence[Outcome], directory: str, progress: Pr
         states = sum(entry.states for entry in manifest.classes)
         click.echo(f"certificate: {where} ({_count(states, 'minimal bit set')}); check it with `fencepost verify`", err=True)
     return complete
+
+
+def _late(progress: Progress) -> Callable[[str], None]:
+    """Progress that says nothing in the first two seconds."""
+    begin = time.monotonic()
+    return lambda text: progress(text) if time.monotonic() - begin > 2 else None
 
 
 def _slug(title: str, taken: set[str]) -> str:

@@ -106,7 +106,10 @@ def grid_line(points: tuple[Point, ...], seconds: float) -> str:
     spans = ", ".join(f"{n} {min(p.values[n] for p in points)}..{max(p.values[n] for p in points)}" for n in names)
     text = f"{agree} of {len(points)} values agree with the explorer ({spans}; {seconds:.1f} s)"
     if silent:
+        alone = {verdict: sum(1 for p in points if p.agrees is None and p.verdict == verdict) for verdict in ("proved", "refuted")}
         text += f"; {silent} without an answer on one side"
+        if any(alone.values()):
+            text += f", of which the explorer alone has {alone['proved']} proved and {alone['refuted']} refuted"
     return text + (f"; {differ} DISAGREE" if differ else "")
 
 
@@ -133,6 +136,8 @@ def lines_of(result: Result) -> list[tuple[str, str]]:
         rows.append(("proof", _method(live, found)))
     if result.grid:
         rows.append(("grid", grid_line(result.grid, result.grid_seconds)))
+        if result.grid_left:
+            rows.append(("grid", f"{result.grid_left} values of the grid were left out for want of time"))
         for point in result.grid:
             if point.agrees is False:
                 rows.append(("", f"{spelled_parameters(dict(point.values))}: the condition says "

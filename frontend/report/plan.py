@@ -82,6 +82,8 @@ def notes(plan: Plan) -> list[tuple[str, str]]:
             found.append(("lost", f"no {plan.axis} saves {name_of(row, plan)}: {', '.join(names)}"))
         if len(plan.lost) > 6:
             found.append(("lost", f"and {len(plan.lost) - 6} more placements"))
+    for wait, text in _costs(plan):
+        found.append(("cost", f"{wait}: {text}"))
     costs: dict[str, int] = {}
     for setting, sets in plan.minimal.items():
         extra = plan.memory(setting, sets[0]) if sets else None
@@ -90,6 +92,19 @@ def notes(plan: Plan) -> list[tuple[str, str]]:
     if costs:
         found.append(("memory", "more than the least: " + ", ".join(f"{w} +{n} bytes" for w, n in costs.items())))
     return found
+
+
+def _costs(plan: Plan) -> list[tuple[str, str]]:
+    """The break-even of each wait in the first minimal placements that hold it."""
+    found: dict[str, str] = {}
+    asked: set[frozenset[str]] = set()
+    for setting, sets in plan.minimal.items():
+        for kept in sets:
+            if kept and kept not in asked and len(asked) < 4:
+                asked.add(kept)
+                for wait, text in plan.break_even(setting, kept):
+                    found.setdefault(wait, text)
+    return list(found.items())
 
 
 def write_plan(plan: Plan, out: TextIO) -> None:
@@ -146,6 +161,7 @@ def plan_to_json(plan: Plan) -> str:
     return json.dumps(
         {
             "fencepost_plan": 1,
+            "break_even": dict(_costs(plan)),
             "design": plan.target,
             "fixed": plan.fixed,
             "combinations": [one(combination) for combination in plan.table.values()],

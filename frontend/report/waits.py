@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from fencepost.check import Case
 from fencepost.model import program as p
-from fencepost.model.answer import PROVED, Hazard
+from fencepost.model.answer import MASKED, PROVED, Hazard
 from fencepost.proofs.waits.catalogue import BOUND, HOLD, Sync
 from fencepost.proofs.waits.classify import CONDITIONAL, NEEDED, OPEN, REDUNDANT, USELESS, Finding, Waits
 from fencepost.proofs.waits.handles import Node
@@ -132,9 +132,9 @@ class Told:
             proof = answer.proofs[number] if number < len(answer.proofs) else None
             if proof is None:
                 yield "enough", f"{names} alone, for what the design does not break already"
-            elif proof.verdict == PROVED and proof.certificate is not None:
+            elif proof.verdict in (PROVED, MASKED) and proof.certificate is not None:
                 states = f"{proof.certificate.states} states, checked"
-                yield "enough", f"{names} alone: proved, certificate {proof.certificate.hash} ({states})"
+                yield "enough", f"{names} alone: {proof.verdict}, certificate {proof.certificate.hash} ({states})"
             else:
                 yield "enough", f"{names} alone, each location by itself; the whole: {proof.verdict} ({proof.reason})"
         if len(answer.sets) > len(answer.proofs) > 0:

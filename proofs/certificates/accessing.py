@@ -296,21 +296,21 @@ class Accessing:
             self._defined(w, t, n, which, write, same, path, counted)
             if any(piece[0] == "tok" and not piece[2] for piece in path):
                 return None  # chosen where its own token is the guessed one
-            return Witness(write, same, self.epochs, slot, path, bool(counted))
+            return Witness(same, self.epochs, slot, path, bool(counted))
         if slot is not None and wit.slot is not None and slot != wit.slot:
             return None
         if wit.tenant and counted and not may_overlap(wit.path, path):
             return None
         w.met = (*w.met, (t, n, which))
-        if write or wit.write:
-            both = write and wit.write
-            check = Check(mask, "WAW" if both else "RAW" if wit.write else "WAR", t, n, which)
-            if wit.epoch and (same or (wit.same and not write)):
-                w.spared = (*w.spared, check._replace(what="same bytes"))
-            elif both and self.unread:
-                w.spared = (*w.spared, check._replace(what="nothing reads"))
-            elif not mask & TRUE:
-                w.checks = (*w.checks, check)
+        if not write:
+            mask |= w.reader  # two reads do not conflict
+        check = Check(mask, "write" if write else "read", t, n, which)
+        if wit.epoch and (same or (wit.same and not write)):
+            w.spared = (*w.spared, check._replace(what="same bytes"))
+        elif self.unread:  # then every access is a write whose content nobody looks at
+            w.spared = (*w.spared, check._replace(what="nothing reads"))
+        elif not mask & TRUE:
+            w.checks = (*w.checks, check)
         if write and not same and wit.epoch:
             w.witness = wit._replace(epoch=False)
         return None
@@ -329,9 +329,10 @@ class Accessing:
             left = tuple(done for done in written if not surely_covers(path, done))
             w.block = w.block._replace(written=tuple(sorted((*left, path), key=repr)))
 
-    def _choose(self, w: World, wit: Witness, t: int, n: int, which: int) -> World:
+    def _choose(self, w: World, wit: Witness, access: p.Access, t: int, n: int, which: int) -> World:
         chosen = w.copy()
         chosen.witness = wit
+        chosen.reader = 0 if access.mode == "w" else TRUE
         chosen.chosen = (t, n, which)
         if chosen.block is not None:
             chosen.block = chosen.block._replace(written=None)
@@ -346,7 +347,7 @@ class Accessing:
             for one in worlds[:]:
                 wit = self.judge(one, t, n, first + k, access, one.tb[t])
                 if wit is not None:
-                    chosen = self._choose(one, wit, t, n, first + k)
+                    chosen = self._choose(one, wit, access, t, n, first + k)
                     chosen.tb[t] = TRUE
                     worlds.append(chosen)
         return worlds
@@ -363,7 +364,7 @@ class Accessing:
                 mask = one.streams[stream] if had else TRUE  # of the same item: in order, but it may end an epoch
                 wit = self.judge(one, t, n, first + k, accesses[k], mask)
                 if wit is not None:
-                    chosen = self._choose(one, wit, t, n, first + k)
+                    chosen = self._choose(one, wit, accesses[k], t, n, first + k)
                     chosen.streams[stream] = TRUE
                     worlds.append(chosen)
         return worlds

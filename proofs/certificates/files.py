@@ -21,8 +21,7 @@ MANIFEST, PROGRAM = "manifest.json", "program.json"
 TRUSTED = (
     "tracing: that the program is what the design's function, or the code that it stands for, does",
     "platform rules: model/operations, and the switches of the platform",
-    "theory: the witness theorem, the antichain, stretches that nobody notices, and that all is ordered once every "
-    "thread carries the witness",
+    "theory: the witness theorem, the antichain, and stretches that no other thread notices",
     "code: proofs/certificates, which derives the relation, and model/events, which replays runs",
     "the solvers",
 )

@@ -186,7 +186,9 @@ class Footprint:
         return any(a.mode == "r" for a in self.of_class[cls])
 
     def conflicting(self, cls: Class) -> bool:
-        """Whether two accesses of the class may conflict at all."""
+        """Whether two accesses of the class may conflict at all, or one may read undefined bytes."""
+        if cls.kind == "block":
+            return True
         label = cls.label(self.program)
         return any(label in self.accesses[i].classes and label in self.accesses[j].classes for i, j in self.pairs)
 

@@ -48,7 +48,7 @@ class Machine(Accessing):
         w.agreed = [((0,) * len(askers), ()) for askers in self.askers.values()]
         w.block = Block(0, 0, (), None, ()) if self.cls is not None and self.cls.kind == "block" else None
         w.witness, w.running, w.checks, w.chosen, w.met, w.path = None, -1, (), None, (), ()
-        w.spared = ()
+        w.spared, w.reader = (), 0
         return w
 
     # ------------------------------------------------------------ one node

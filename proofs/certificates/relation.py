@@ -17,13 +17,11 @@ from fencepost.model import program as p
 from fencepost.proofs.certificates.accessing import inside
 from fencepost.proofs.certificates.footprint import Class, Footprint, successors
 from fencepost.proofs.certificates.machine import Machine
-from fencepost.proofs.certificates.world import DONE, END, TRUE, Check, Step, Value, World
+from fencepost.proofs.certificates.world import DONE, END, Check, Step, Value, World
 
 
 class Edge(NamedTuple):
-    """One stretch. `update[k]`: the bits of the source whose disjunction is bit k + 1 of the target (bit 0 is true).
-    `closed`: bits of the target that say that every thread carries the witness, 0 where there is no witness."""
-
+    """One stretch. `update[k]`: the bits of the source whose disjunction is bit k + 1 of the target (bit 0 is true)."""
     path: tuple[Step, ...]
     checks: tuple[Check, ...]
     chosen: tuple[tuple[int, int, int], ...]
@@ -31,7 +29,6 @@ class Edge(NamedTuple):
     spared: tuple[Check, ...]
     update: tuple[int, ...]
     target: str
-    closed: int
 
 
 class Control(NamedTuple):
@@ -181,16 +178,6 @@ class Relation:
             self.controls[name] = Control(name, kept, len(masks))
         return name, tuple(masks)
 
-    def _closed(self, w: World) -> int:
-        """The bits of a representative that say that all threads that go on carry the witness."""
-        if w.witness is None:
-            return 0
-        result = TRUE
-        for t, pc in enumerate(w.pc):
-            if pc != DONE:
-                result |= w.tb[t]
-        return result
-
     def _normalise(self, w: World) -> None:
         m = self.machine
         for t, pc in enumerate(w.pc):
@@ -310,12 +297,7 @@ class Relation:
             for w in self._stretch(world.copy(), t):
                 path, checks, chosen, met, spared = w.path, w.checks, w.chosen, w.met, w.spared
                 name, masks = self._enter(w)
-                target = self.controls[name].world
-                result.append(
-                    Edge(
-                        path, checks, () if chosen is None else (chosen,), met, spared, masks, name, self._closed(target)
-                    )
-                )
+                result.append(Edge(path, checks, () if chosen is None else (chosen,), met, spared, masks, name))
         return result
 
     def _stretch(self, w: World, t: int) -> list[World]:

@@ -30,9 +30,11 @@ class Unsupported(Exception):
 
 
 class Witness(NamedTuple):
-    """The guessed access. `slot` None: no ring. `epoch`: what it saw or wrote is current. `tenant`: its block is."""
+    """The guessed access. `slot` None: no ring. `epoch`: what it saw or wrote is current. `tenant`: its block is.
 
-    write: bool
+    Whether it is a read is a bit (`World.reader`): a read conflicts with less, so a write covers it.
+    """
+
     same: bool
     epoch: bool
     slot: int | None
@@ -72,7 +74,7 @@ class Step(NamedTuple):
 
 
 class Check(NamedTuple):
-    """An access of the class whose agent must carry the witness: one of `mask` is set. `what` "WAR" ... or an error."""
+    """An access of the class whose agent must carry the witness: one of `mask` is set. `what` "write", "read" or an error."""
 
     mask: int
     what: str
@@ -91,7 +93,7 @@ class World:
     """One state. Lists of immutable values, so that a copy is shallow. `checks`, `spared`, `chosen`, `met` and `path`
     tell what the stretch under way did; they are no part of the state."""
 
-    __slots__ = (*TABLES, "block", "checks", "chosen", "met", "path", "running", "spared", "witness")
+    __slots__ = (*TABLES, "block", "checks", "chosen", "met", "path", "reader", "running", "spared", "witness")
 
     pc: list[int]
     turns: list[int]
@@ -117,6 +119,8 @@ class World:
     agreed: list[tuple[tuple[int, ...], tuple[tuple[int, str], ...]]]
     block: Block | None
     witness: Witness | None
+    reader: int
+    """Mask of "the witness is a read"."""
     running: int
     """The thread in the middle of a stretch that nobody else can notice; -1: any may move."""
     checks: tuple[Check, ...]
@@ -134,11 +138,12 @@ class World:
         other.locals = [row.copy() for row in self.locals]
         other.block, other.witness, other.running = self.block, self.witness, self.running
         other.checks, other.chosen, other.met, other.path = self.checks, self.chosen, self.met, self.path
-        other.spared = self.spared
+        other.spared, other.reader = self.spared, self.reader
         return other
 
     def each_mask(self, f: Callable[[int], int]) -> None:
         """Replace every mask by `f(mask)`, always in the same order for equal control."""
+        self.reader = f(self.reader)
         self.tb = [f(m) for m in self.tb]
         self.streams = [f(m) for m in self.streams]
         self.events = [f(m) for m in self.events]

@@ -69,6 +69,24 @@ def write_certificate(
     return manifest
 
 
+def hazard(program: p.Program, platform: Platform, limits: Limits | None = None) -> tuple[str, Broken] | None:
+    """A second opinion: the first (class, hazard) of the program by the certificates' own relation, None when it has none.
+
+    Pairs that change no value are none. Raises `Unsupported` and `TooLarge`.
+    """
+    limits = limits or Limits()
+    footprint = Footprint(program, platform)
+    broken = fixpoint(Relation(footprint, None), limits)
+    if isinstance(broken, Broken):
+        return "control", broken
+    for cls in footprint.classes:
+        if footprint.conflicting(cls):
+            broken = fixpoint(Relation(footprint, cls), limits)
+            if isinstance(broken, Broken):
+                return cls.label(program), broken
+    return None
+
+
 def _control(footprint: Footprint, limits: Limits) -> None:
     """No step that a design must not take is reachable, whatever the classes."""
     broken = fixpoint(Relation(footprint, None), limits)
@@ -78,5 +96,5 @@ def _control(footprint: Footprint, limits: Limits) -> None:
 
 def _words(broken: Broken) -> str:
     check = broken.check
-    first = "" if broken.first is None else f" after {'.'.join(map(str, broken.first))}"
+    first = "" if broken.first is None else f" is not ordered after {'.'.join(map(str, broken.first))}"
     return f"{check.what} at {check.thread}.{check.node}.{check.which}{first}"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
+from fencepost.proofs.liveness.reduce import reduced
 from fencepost.proofs.liveness.states import Bounded, Move, Semantics, State
 
 STATES = 50_000
@@ -57,8 +58,14 @@ def search(program: p.Program, limit: int = STATES) -> Liveness:
     """Whether some thread can come to wait for ever.
 
     A wait for an item, flag, condition, token or room that some continuation provides is no hang. Looks at every state
-    when the design has back-pressure, so that states repeat; otherwise at `limit` of them, and says so.
+    when the design has back-pressure, so that states repeat; otherwise at `limit` of them, and says so. A reduced program
+    is searched first; only a hang, which needs its run, is searched for in the program itself.
     """
+    small = _search(reduced(program), limit)
+    return small if small.hang is None else _search(program, limit)
+
+
+def _search(program: p.Program, limit: int) -> Liveness:
     semantics = Semantics(program)
     start = semantics.start()
     parents: dict[State, tuple[State, tuple[Move, ...]] | None] = {start: None}

@@ -19,6 +19,7 @@ from fencepost.proofs.periodic.decide import (
     TRUE,
     All,
     AtLeast,
+    Equal,
     Formula,
     OutOfTime,
     Some,
@@ -354,6 +355,10 @@ def simplified(formula: Formula, facts: list[Any], clock: _Clock) -> Formula:
         rest = [other for other in kept if other != one]
         if clock.none([*facts, z3_of(both(rest)), z3.Not(z3_of(one))], SIMPLIFY):
             kept = rest
+    for one in list(kept):
+        back = AtLeast(one.right, one.left) if isinstance(one, AtLeast) else None
+        if back in kept and one in kept:
+            kept = [Equal(one.left, one.right) if other is one else other for other in kept if other != back]
     return both(kept)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Union
 
@@ -113,8 +114,12 @@ def either(parts: Iterable[Formula]) -> Formula:
 
 def of_fact(fact: Fact) -> Formula:
     """A fact about a region, read so that no coefficient is negative."""
-    plus = Poly({m: c for m, c in fact.poly.terms if c > 0})
-    minus = Poly({m: -c for m, c in fact.poly.terms if c < 0})
+    poly = fact.poly
+    common = math.gcd(*(c for m, c in poly.terms if m), 0)
+    if common > 1 and fact.rel == "ge":  # rounded down, as the values are integers
+        poly = Poly({m: c // common for m, c in poly.terms})
+    plus = Poly({m: c for m, c in poly.terms if c > 0})
+    minus = Poly({m: -c for m, c in poly.terms if c < 0})
     if fact.rel == "eq":
         return Equal(plus, minus)
     if fact.rel == "ne":

@@ -8,6 +8,7 @@ in which the program has this shape; what needs its value (an index of Python, `
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Union
@@ -15,6 +16,7 @@ from typing import Any, Union
 from fencepost.model.language.errors import is_own, shown
 
 Monomial = tuple[str, ...]
+_HERE = os.path.dirname(__file__)
 
 
 class Poly:
@@ -194,7 +196,7 @@ class Region:
 
 def _place() -> str:
     frame = sys._getframe(1)
-    while frame is not None and (frame.f_code.co_filename == __file__ or is_own(frame.f_code.co_filename)):
+    while frame is not None and (os.path.dirname(frame.f_code.co_filename) == _HERE or is_own(frame.f_code.co_filename)):
         assert frame.f_back is not None
         frame = frame.f_back
     return shown(frame.f_code.co_filename, frame.f_lineno)

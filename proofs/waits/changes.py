@@ -11,8 +11,7 @@ from fencepost.proofs.explain import describe, name, place
 from fencepost.proofs.waits.catalogue import REMOVED, operation
 from fencepost.proofs.waits.handles import Node, later
 from fencepost.proofs.waits.memory_offers import MemoryOffers
-from fencepost.proofs.waits.offer import (  # isort: skip
-
+from fencepost.proofs.waits.offer import (
     AGAIN,
     BOTH,
     CHAIN,

@@ -103,19 +103,18 @@ def waits(
     seconds: float = 120.0,
     progress: Callable[[str], None] | None = None,
     cost: CostModel | None = None,
-    only: Callable[[Sync], bool] | None = None,
     details: bool = True,
     mapper: Mapper = map,
 ) -> Waits:
     """Classify every synchronisation of `program` by taking its edge away.
 
-    `seconds` bounds the whole answer; `only` asks about some of them, the others stay; `details` also looks for
-    weaker ones, and for the pairs that each orders alone; `mapper` maps a function over independent questions, in
-    processes if it likes. Raises `ValueError` on an unknown name.
+    `seconds` bounds the whole answer; `details` also looks for weaker ones, and for the pairs that each orders alone;
+    `mapper` maps a function over independent questions, in processes if it likes; `cost` knows what waits cost.
+    Raises `ValueError` on an unknown name.
     """
     begin = time.perf_counter()
     env, plat = environment_named(environment), platform_named(platform)
-    syncs = [s for s in synchronisations(program, plat) if only is None or only(s)]
+    syncs = synchronisations(program, plat)
     deadline = time.monotonic() + seconds
     oracle = Oracle(program, syncs, plat, env, deadline, progress)
     text = Text(program, plat, oracle.handles)
@@ -258,8 +257,11 @@ class _Sorter:
         return Finding(k, REDUNDANT, protects=alone, covered_by=covered, why=why, missed=lost, cost=self._cost(k))
 
     def _surely_spare(self, k: int) -> bool:
-        """Whether taking `k` alone away was decided to be safe at every location."""
-        return all(self.oracle.verdict(at, (k,)).safe is True for at in self.families)
+        """Whether taking `k` alone away is decided to be safe at every location."""
+        return all(
+            any(k not in one for one in family.sets) or self.oracle.verdict(at, (k,)).safe is True
+            for at, family in self.families.items()
+        )
 
     def _cost(self, k: int) -> str | None:
         if self.cost is None:
@@ -286,7 +288,9 @@ class _Sorter:
         stand_in = frozenset(j for family in concerned for one in family.sets for j in one) - self.needed
         judged: Judged | None = None
         program = None
-        for location in self.families:
+        for location, family in self.families.items():
+            if not family.complete or k not in self.oracle.relevant(location):
+                continue  # what else could stand in is not known, so that no run would show anything
             verdict = self.oracle.verdict(location, stand_in | {k})
             if verdict.safe is False and (judged is None or verdict.hazards[0].turns < judged.turns):
                 judged = verdict.hazards[0]

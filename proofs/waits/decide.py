@@ -95,6 +95,8 @@ class Oracle:
     def relevant(self, location: Location) -> frozenset[int]:
         """The synchronisations that can change what an exploration of the location sees; the others never matter there."""
         known = self._relevant.get(location)
+        if known is None and sole_agent(self._settings[0], location) is not None:
+            known = self._relevant[location] = frozenset()
         if known is None:
             passed = [dropped(setting, location) for setting in self._settings]
             known = self._relevant[location] = frozenset(

@@ -7,12 +7,15 @@ that is known (the idea of MARCO, Liffiton et al. 2016, on sets that are small e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 Safe = Callable[[frozenset[int]], "bool | None"]
 """Whether the location is safe without these; None when that is not known (then they are kept)."""
+
+FEW = 40
+"""Synchronisations of one location up to which each is asked about alone."""
 
 MOST = 24
 """Minimal sets of one location that are listed; what lies beyond is not claimed."""
@@ -39,11 +42,17 @@ def minimal_sufficient(universe: Sequence[int], safe: Safe) -> Family:
 
     if not everything or ask(everything):
         return Family((frozenset(),))
-    needed = frozenset(k for k in universe if not ask(frozenset((k,))))
-    if ask(everything - needed):
+    found: list[frozenset[int]] = []
+    asked: Iterable[int] = universe
+    if len(everything) > FEW:
+        # What is needed is in every minimal set; one of them is found by halves.
+        asked = _shrunk(list(universe), frozenset(), ask)
+        found.append(frozenset(asked))
+    needed = frozenset(k for k in asked if not ask(frozenset((k,))))
+    if needed in found or ask(everything - needed):
         return Family((needed,), unsure=unsure)
     spare = [k for k in universe if k not in needed]
-    found: list[frozenset[int]] = []
+    most = MOST if len(everything) <= FEW else MOST // 4
     todo: list[frozenset[int]] = [frozenset()]
     seen: set[frozenset[int]] = set()
     while todo:
@@ -57,7 +66,7 @@ def minimal_sufficient(universe: Sequence[int], safe: Safe) -> Family:
                 continue
             kept = needed | _shrunk([k for k in spare if k not in without], without, ask)
             found.append(kept)
-            if len(found) >= MOST:
+            if len(found) >= most:
                 return Family(tuple(minimal(found)), complete=False, unsure=unsure)
         todo += [without | {k} for k in sorted(kept - needed)]
     return Family(tuple(minimal(found)), unsure=unsure)

@@ -1,0 +1,150 @@
+"""A smaller program with the same waits: what no other thread can notice is left out, and equal futures become one.
+
+Nodes are merged by partition refinement (bisimulation), so the reduced program hangs iff the given one does. A run of it is
+not a run of the given program; who needs one searches the given program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from fencepost.model import program as p
+from fencepost.proofs.liveness.states import SHARED
+
+
+def reduced(program: p.Program) -> p.Program:
+    """The program without places, with every thread reduced. A program with ring cells is given back as it is."""
+    if any(isinstance(thing, p.Cell) and thing.depth is not None for thing in program.objects):
+        return program  # which slot an operation touches depends on turns and cursors
+    threads = tuple(_thread(thread) for thread in program.threads)
+    return p.Program(program.name, program.objects, threads)
+
+
+def _thread(thread: p.Thread) -> p.Thread:
+    links: dict[int, list[tuple[str, int]]] = {}
+    keys: dict[int, Hashable] = {}
+    for number, node in enumerate(thread.nodes):
+        what = node.operation if isinstance(node, p.Do) else node.question
+        if isinstance(node, p.Do):
+            links[number] = [("", node.next)]
+            keys[number] = _operation(node.operation) if isinstance(what, SHARED) else None
+        else:
+            links[number] = list(node.branches)
+            open_ = isinstance(what, (p.Maybe, p.EventQuery, p.StreamQuery)) or (
+                isinstance(what, p.Choose) and not what.agreed
+            )
+            keys[number] = "choice" if open_ else what
+    skip = {number: _follow(number, links, keys) for number in [*links, p.END]}
+    links = {number: [(answer, skip[target]) for answer, target in found] for number, found in links.items()}
+    entry = skip[thread.entry]
+    if entry == p.END:
+        entry = next(iter(links), 0)  # a thread that does nothing others notice still has a node to stand at
+    classes = _refine(links, keys)
+    while True:
+        single = {
+            number: found[0][1] for number, found in links.items()
+            if keys[number] == "choice" and len({classes.get(target, p.END) for _, target in found}) == 1
+            and found[0][1] != number
+        }  # fmt: skip
+        if not single:
+            break
+        links = {
+            number: [(answer, _through(target, single)) for answer, target in found] for number, found in links.items()
+            if number not in single
+        }  # fmt: skip
+        entry = _through(entry, single)
+        if entry == p.END:
+            return _idle(thread)
+        classes = _refine(links, keys)
+    return _built(thread, entry, links, keys, classes)
+
+
+def _operation(operation: p.Operation) -> Hashable:
+    """What of an operation decides who can move."""
+    if isinstance(operation, p.Put):
+        return p.Put(operation.queue, operation.tag, ())
+    if isinstance(operation, p.Get):
+        return p.Get(operation.queue, operation.tag, ())
+    if isinstance(operation, p.Take):
+        return p.Take(operation.pool, 0)
+    if isinstance(operation, p.Give):
+        return p.Give(operation.pool, p.Local(0))
+    if isinstance(operation, p.CellSet):
+        return p.CellSet(p.Obj(operation.cell.id), ())
+    if isinstance(operation, p.CellGet):
+        return p.CellGet(p.Obj(operation.cell.id), (), operation.take)
+    return operation
+
+
+def _follow(number: int, links: dict[int, list[tuple[str, int]]], keys: dict[int, Hashable]) -> int:
+    """The next node that others can notice, or where the thread chooses."""
+    seen = set()
+    while number != p.END and keys[number] is None and number not in seen:
+        seen.add(number)
+        number = links[number][0][1]
+    return number
+
+
+def _through(number: int, single: dict[int, int]) -> int:
+    seen = set()
+    while number in single and number not in seen:
+        seen.add(number)
+        number = single[number]
+    return number
+
+
+def _refine(links: dict[int, list[tuple[str, int]]], keys: dict[int, Hashable]) -> dict[int, int]:
+    """Node -> class; nodes of one class do the same and go on to the same classes."""
+    names: dict[Hashable, int] = {}
+    classes = {number: names.setdefault(keys[number], len(names)) for number in links}
+    while True:
+        names = {}
+        fresh = {}
+        for number, found in links.items():
+            if keys[number] == "choice":
+                ahead: Hashable = frozenset(classes.get(target, p.END) for _, target in found)
+            else:
+                ahead = tuple((answer, classes.get(target, p.END)) for answer, target in found)
+            fresh[number] = names.setdefault((classes[number], ahead), len(names))
+        if len(names) == len(set(classes.values())):
+            return fresh
+        classes = fresh
+
+
+def _built(
+    thread: p.Thread, entry: int, links: dict[int, list[tuple[str, int]]], keys: dict[int, Hashable],
+    classes: dict[int, int],
+) -> p.Thread:  # fmt: skip
+    """One node for each class that the entry leads to."""
+    first: dict[int, int] = {}
+    for number, name in classes.items():
+        first.setdefault(name, number)
+    place: dict[int, int] = {}
+    order: list[int] = []
+    todo = [classes[entry]]
+    while todo:
+        name = todo.pop()
+        if name in place:
+            continue
+        place[name] = len(order)
+        order.append(name)
+        todo += [classes[target] for _, target in links[first[name]] if target != p.END]
+    nodes: list[p.Node] = []
+    for name in order:
+        number = first[name]
+        found = [(answer, p.END if target == p.END else place[classes[target]]) for answer, target in links[number]]
+        key = keys[number]
+        if key == "choice":
+            targets = sorted({target for _, target in found})
+            options = tuple(str(k) for k in range(len(targets)))
+            nodes.append(p.Ask(p.Choose(f"choice {len(nodes)}", options), tuple(zip(options, targets, strict=True))))
+        elif isinstance(thread.nodes[number], p.Do):
+            nodes.append(p.Do(key if key is not None else p.NewEvent(0), found[0][1]))  # type: ignore[arg-type]
+        else:
+            nodes.append(p.Ask(key, tuple(found)))  # type: ignore[arg-type]
+    return p.Thread(thread.name, thread.kind, tuple(nodes), 0, (), thread.process)
+
+
+def _idle(thread: p.Thread) -> p.Thread:
+    """A thread that touches nothing others touch."""
+    return p.Thread(thread.name, thread.kind, (p.Do(p.NewEvent(0), p.END),), 0, (), thread.process)
