@@ -81,7 +81,7 @@ def measure(program: p.Program, cost: Cost, *, copies: str = "free") -> tuple[Me
         """Answers as the strategy says."""
 
         def answer(self, thread: Any, node: int, options: tuple[str, ...]) -> int:
-            question: Any = program.threads[thread.index].nodes[node].question  # type: ignore[union-attr]
+            question: Any = program.threads[thread.index].nodes[node].question
             wanted = said.get((thread.name, question.name), said.get(("", question.name)))
             return options.index(wanted) if wanted in options else 0
 

@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -165,7 +165,8 @@ def _package_name(path: str) -> str | None:
     own = importlib.util.find_spec("fencepost.designs")
     homes = {os.path.realpath(p): "fencepost.designs" for p in (own.submodule_search_locations if own else None) or ()}
     for name, module in list(sys.modules.items()):
-        for home in getattr(module, "__path__", None) or ():
+        folders = getattr(module, "__path__", None)  # some modules answer any name (torch.classes)
+        for home in folders if isinstance(folders, Iterable) else ():
             homes.setdefault(os.path.realpath(home), name)
     while True:
         if folder in homes:

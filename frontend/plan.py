@@ -164,6 +164,38 @@ def _values(target: Target, name: str, declared: Any, parts: list[str]) -> list[
         ) from None
 
 
+def shared(
+    targets: Sequence[Target], overs: Sequence[str], sets: Sequence[str]
+) -> list[tuple[Target, list[str], list[str]]]:
+    """For each design the open points and settings that it has; designs that have no open point are left out.
+
+    With one design everything is its own, so that a wrong name is said. Raises `InputError` for a name that no design has.
+    """
+    if len(targets) == 1:
+        return [(targets[0], list(overs), list(sets))]
+    parts: list[list[str]] = []
+    everything = {name for target in targets if target.function is not None for name in signature(target)}
+    for text in (part.strip() for over in overs for part in over.split(",") if part.strip()):
+        name, equals, _ = text.partition("=")
+        if not equals and name not in everything and parts and "=" in parts[-1][0]:
+            parts[-1].append(text)  # a further value of the axis before
+        else:
+            parts.append([text])
+    known = {part[0].partition("=")[0] for part in parts} | {text.partition("=")[0] for text in sets}
+    missing = sorted(known - everything)
+    if missing:
+        raise InputError(f"no design of the targets has a parameter {missing[0]!r}; they have: {', '.join(sorted(everything))}")
+    result = []
+    for target in targets:
+        mine = signature(target) if target.function is not None else {}
+        own = [",".join(part) for part in parts if part[0].partition("=")[0] in mine]
+        if own:
+            result.append((target, own, [text for text in sets if text.partition("=")[0] in mine]))
+    if not result:
+        raise InputError("plan needs open points: --over W1,W2,depth=1..4")
+    return result
+
+
 def plan(
     target: Target,
     overs: Sequence[str],

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fencepost import condition
 from fencepost.condition import Result, decide, fixed, integer_parameters
 from fencepost.loader import load
 from fencepost.proofs.periodic.decide import spelled
@@ -120,7 +121,7 @@ def lines(designs: str, grid: int | None = None) -> Iterator[str]:
         "the machine that made the page. A certificate for single values is written by `fencepost check TARGET --set ...",
         "--certificate DIR` and checked by `fencepost verify DIR`; the values at the boundary are given with each theorem.",
         "",
-        f"Assumed throughout: {TRUSTED}.",
+        f"{TRUSTED[0].upper()}{TRUSTED[1:]}.",
         "",
     )
     for theorem in THEOREMS:
@@ -168,6 +169,7 @@ def _quoted(text: str) -> str:
 
 if __name__ == "__main__":
     here = os.path.join(os.path.dirname(os.path.realpath(__file__)), os.pardir, "designs")
+    condition.GRID_SECONDS = 600.0  # the page waits for the whole grid
     for row in lines(os.path.relpath(here)):
         sys.stdout.write(row + "\n")
         sys.stdout.flush()

@@ -31,7 +31,7 @@ def planned(program: p.Program, schedule: Schedule, platform: Platform) -> Plan:
     return with_gates(
         plan,
         [
-            (gate.before, numbers[gate.stream], gate.after, None if gate.settle is None else numbers[gate.settle])
+            (gate.before, numbers[gate.stream], gate.after, None if gate.settle is None else numbers[gate.settle], gate.then)
             for gate in schedule.gates
         ],
     )
@@ -48,7 +48,7 @@ def prepare(program: p.Program, run: Run, hazard: Hazard, fixed: p.Program | Non
     plan = planned(fixed, other, platform)
     holds = None
     if other.holds is not None:
-        line = next((line for line in plan.lines if line.step == other.holds), None)
+        line = next((line for line in plan.lines if line.step == other.holds and line.op != "gate"), None)
         holds = None if line is None else f"{line.op} in step {line.turn} of {line.thread}"
     return Replay(gated, plan, schedule.notes + other.notes, holds)
 

@@ -225,8 +225,15 @@ class TorchRun:
         if labels:
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
-        held = [self._new(size, stream) for (stream, size), count in wanted.items() for _ in range(count)]
-        del held
+        self.blocks = wanted
+        self._scribble()
+
+    def _scribble(self) -> None:
+        """Overwrite all blocks, so that what an earlier trial left there does not pass for this one's."""
+        held = [self._new(size, stream) for (stream, size), count in self.blocks.items() for _ in range(count)]
+        for block in held:
+            block[: PAD + ELEMENTS].fill_(POISON)
+        held.clear()
 
     def _new(self, elements: int, stream: int | None) -> Any:
         torch = self.torch
@@ -552,6 +559,7 @@ class TorchRun:
         self.tenants.clear()
         self.tickets.clear()
         self.diverged = self.device_held = False
+        self._scribble()
         for gpu in self.gpus:
             torch.cuda.synchronize(gpu)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fencepost.gpu_validate.plan import Plan, Unsupported, compile_run, with_gates
-from fencepost.gpu_validate.schedule import Gate, Recorder, Schedule, Where, covers, joins
+from fencepost.gpu_validate.schedule import Gate, Recorder, Schedule, Where, covers, joins, may_join
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
 from fencepost.model.events import InvalidRun
@@ -211,13 +211,16 @@ class _Driver:
         self.holds: int | None = None
         self.late: Node | None = None
         self.turns: list[int] = []
+        self.decided = False
 
     def attack(self) -> Attack:
         for step in self.base.steps[: self.pair.first_step + 1]:
             self.state.step(step)
         at = self.pair.first_step
         self.late = next(n for n in self.state.player.nodes if n.step == at and n.stream == self.pair.stream)
-        self.bytes = [t for t in self.late.accesses]
+        self.bytes = list(self.late.accesses)
+        if covers(self.state.after[-1], self.late):
+            self.holds = at  # the call itself waits: a copy into pageable memory (S48)
         self.turns = [self.state.player.turn(t) for t in range(len(self.program.threads))]
         self._drive(joining=False)
         shut_until = len(self.state.steps) - 1
@@ -231,13 +234,14 @@ class _Driver:
                 settle, ordered = item.stream, covers(item.clock, self.late)
         else:
             opens = self.holds if self.holds is not None else shut_until
+        self.decided = True
         self._drive(joining=True, more=True)
         gate = Gate(self.pair.first_step, self.pair.stream, max(opens, self.pair.first_step), settle)
         run = Run(tuple(self.state.steps))
         schedule = Schedule(run, (gate,), self.pair.first_step, self.second, self.labels, self.holds)
         plan = compile_run(self.program, run, self.platform, self.labels)
         numbers = dict(plan.stream_numbers)
-        plan = with_gates(plan, [(gate.before, numbers[gate.stream], gate.after, settle and numbers[settle])])
+        plan = with_gates(plan, [(gate.before, numbers[gate.stream], gate.after, settle and numbers[settle], False)])
         holds = None
         if self.holds is not None:
             line = next((line for line in plan.lines if line.step == self.holds and line.op != "gate"), None)
@@ -293,7 +297,7 @@ class _Driver:
         assert self.late is not None
         node = self.program.threads[step.thread].nodes[step.node]
         known = covers(self.state.player.clocks.now[step.thread], self.late)
-        if not joining and _may_join(node):
+        if not joining and may_join(node):
             after = self.state.tried(step)
             if after is None or (not known and covers(after.after[-1], self.late)):
                 return False
@@ -301,8 +305,8 @@ class _Driver:
         else:
             self.state.step(step)
         number = len(self.state.steps) - 1
-        if not known and self.second is None and self.holds is None and covers(self.state.after[-1], self.late):
-            self.holds = number if _may_join(node) else None
+        if not known and not self.decided and self.second is None and self.holds is None and covers(self.state.after[-1], self.late):
+            self.holds = number if may_join(node) else None
         self._look(number)
         return True
 
@@ -330,7 +334,7 @@ class _Driver:
 
     def _look(self, number: int) -> None:
         """Whether the step made the second access, on bytes of the first."""
-        if self.second is not None or (self.state.steps[number].thread, self.state.steps[number].node) != self.pair.second:
+        if self.decided or self.second is not None or (self.state.steps[number].thread, self.state.steps[number].node) != self.pair.second:
             return
         for node in reversed(self.state.player.nodes):
             if node.step != number:
@@ -338,9 +342,3 @@ class _Driver:
             if any(overlap(a, b) and (a.write or b.write) for a in self.bytes for b in node.accesses):
                 self.second = number
 
-
-def _may_join(node: p.Node) -> bool:
-    """Whether a step of this kind can wait for device work."""
-    if isinstance(node, p.Ask):
-        return isinstance(node.question, (p.EventQuery, p.StreamQuery))
-    return isinstance(node.operation, (p.EventSync, p.StreamSync, p.DeviceSync, p.Item, p.Copy, p.Take))

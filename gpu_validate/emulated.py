@@ -59,6 +59,9 @@ class EmulatedRun:
     def trial(self, *, serial: bool = False) -> Trial:
         """Run all calls once. `serial`: each ends before the next begins, and gates are left out."""
         self.memory: dict[int, Block] = {}
+        for blocks in self.free.values():
+            for block in blocks:
+                block.elements = [POISON] * UNITS  # what an earlier trial left there must not pass for this one's
         for number, values in self.plan.initial.items():
             self.memory[number] = block = Block()
             block.elements = list(c.expand(values))

@@ -302,18 +302,17 @@ def may_wait(call: Call) -> bool:
     return isinstance(call, (*JOINS, Query)) or (isinstance(call, Copy) and not call.host)
 
 
-def with_gates(plan: Plan, gates: Sequence[tuple[int, int | None, int, int | None]]) -> Plan:
+def with_gates(plan: Plan, gates: Sequence[tuple[int, int, int, int | None, bool]]) -> Plan:
     """The plan with gates. Each is (step in front of which it is shut, stream, step behind which it opens, stream of the
-    access that must have run before it opens); stream numbers are the plan's, and a gate without a stream only settles.
+    access that must have run before it opens, whether to wait behind it for the late access); streams by plan's number.
     """
     before: dict[int, list[Line]] = {}
     behind: dict[int, list[Line]] = {}
     last = max((line.step for line in plan.lines), default=0)
-    for number, (shut, stream, opens, settle) in enumerate(gates):
-        if stream is not None:
-            before.setdefault(shut, []).append(Line(Shut(number, stream), shut, "", 0, "gate"))
-        calls: list[Call] = [] if settle is None else [Settle(settle)]
-        calls += [] if stream is None else [Open(number)]
+    for number, (shut, stream, opens, settle, then) in enumerate(gates):
+        before.setdefault(shut, []).append(Line(Shut(number, stream), shut, "", 0, "gate"))
+        calls: list[Call] = [Open(number)] if settle is None else [Settle(settle), Open(number)]
+        calls += [Settle(stream)] if then else []
         behind.setdefault(min(opens, last), []).extend(Line(call, opens, "", 0, "gate") for call in calls)
     lines: list[Line] = []
     steps = sorted({line.step for line in plan.lines} | set(before) | set(behind))
@@ -358,6 +357,7 @@ class _Compiler:
         self.events: dict[EventKey, int] = {}
         self.event_names: list[str] = []
         self.paths: dict[Key, set[Path]] = {}
+        self.written: set[Key] = set()
         self.spans: dict[Key, dict[Path, Spans]] = {}
         self.content: dict[int, array[int]] = {}
         self.initial: dict[int, Values] = {}
@@ -376,8 +376,10 @@ class _Compiler:
     def compile(self, run: Run) -> Plan:
         player = Player(self.program, self.platform, keep=False)
         for step in run.steps:
-            for ref in self._refs(player, step):
+            for ref, written in self._refs(player, step):
                 self.paths.setdefault(ref.key, set()).add(ref.path)
+                if written:
+                    self.written.add(ref.key)
             player.step(step)
         for key, paths in self.paths.items():
             self.spans[key] = place(paths)
@@ -391,22 +393,21 @@ class _Compiler:
 
     # ------------------------------------------------------------ operands
 
-    def _refs(self, player: Player, step: Step) -> Iterator[Ref]:
-        """The memory that a step's operation names, in its state before the step."""
+    def _refs(self, player: Player, step: Step) -> Iterator[tuple[Ref, bool]]:
+        """The memory that a step's operation names, in its state before the step, and whether it is written."""
         node = self.program.threads[step.thread].nodes[step.node]
         o = node.operation if isinstance(node, p.Do) else None
+        operands: list[tuple[p.Operand, bool]] = []
         if isinstance(o, (p.Host, p.Launch)):
-            operands: list[p.Operand] = [access.target for access in o.accesses]
+            operands = [(access.target, access.mode == "w") for access in o.accesses]
         elif isinstance(o, p.Copy):
-            operands = [o.src, o.dst]
+            operands = [(o.src, False), (o.dst, True)]
         elif isinstance(o, p.Memset):
-            operands = [o.dst]
+            operands = [(o.dst, True)]
         elif isinstance(o, p.Item):
-            operands = [o.src]
-        else:
-            operands = []
-        for operand in operands:
-            yield player._memory(step, operand)
+            operands = [(o.src, False)]
+        for operand, written in operands:
+            yield player._memory(step, operand), written
 
     def _buffer(self, ref: Ref) -> int:
         key = ref.key if ref.tenant is None else ("tenant", ref.tenant)
@@ -416,7 +417,7 @@ class _Compiler:
             found = self._new_fixed(ref.key)
         return found
 
-    def _new_fixed(self, key: Key) -> int:
+    def _new_fixed(self, key: Key, version: str = "") -> int:
         thing = self.program.objects[key.id]
         if isinstance(thing, p.Pool):
             name, space, gpu, size = f"{thing.name}[{key.number}]", thing.of, 0, 4096
@@ -431,7 +432,7 @@ class _Compiler:
         values = array("i", bytes(4 * UNITS))
         for k, (start, stop) in enumerate(self._atoms(key)):
             part = "" if len(self._atoms(key)) == 1 else f", part {k + 1}"
-            values[start:stop] = array("i", [self._value(f"the initial content of {name}{part}")]) * (stop - start)
+            values[start:stop] = array("i", [self._value(f"the initial content of {name}{version}{part}")]) * (stop - start)
         self.content[number] = values
         self.initial[number] = pack(values)
         return number
@@ -444,6 +445,18 @@ class _Compiler:
         self.by_key[key] = len(self.buffers)
         self.buffers.append(buffer)
         return len(self.buffers) - 1
+
+    def _source(self, ref: Ref, where: str) -> Range:
+        """What a copy reads. Memory that nothing in the run writes stands for data that come from elsewhere, other data
+        each time: each copy gets a buffer of its own for it, or nobody could tell one copy's result from another's."""
+        if ref.key.kind != "memory" or ref.key in self.written:
+            return self._range(ref)
+        shared = self._buffer(ref)
+        kept = self.by_key.pop(ref.key)
+        number = self._new_fixed(ref.key, f", for {where}")
+        self.by_key[ref.key] = kept
+        assert shared == kept
+        return Range(number, self.spans[ref.key][ref.path], ref.attributed)
 
     def _range(self, ref: Ref) -> Range:
         return Range(self._buffer(ref), self.spans[ref.key][ref.path], ref.attributed)
@@ -558,7 +571,7 @@ class _Compiler:
             self._no_pageable(r for r, _ in ranges)
             return [Kernel(self._stream(player, t, o.stream), checks, fills)]
         if isinstance(o, p.Copy):
-            src, dst = self._range(player._memory(step, o.src)), self._range(player._memory(step, o.dst))
+            src, dst = self._source(player._memory(step, o.src), where), self._range(player._memory(step, o.dst))
             host = all(self.buffers[r.buffer].space != "device" for r in (src, dst))
             passes = self._passes(dst, src)
             return [Copy(self._stream(player, t, o.stream), dst, src, o.non_blocking, o.raw, passes, host)]

@@ -239,8 +239,10 @@ def peer_copy(m: Bench) -> str:
 def other_gpu_stream(m: Bench) -> str:
     torch = m.torch
     there = torch.zeros(m.n, dtype=torch.int32, device="cuda:1")
-    torch.cuda.synchronize(1)
     side = torch.cuda.Stream(device=1)
+    with torch.cuda.stream(side):
+        there.add_(1)  # loads the kernel on that GPU (S44)
+    torch.cuda.synchronize(1)
     with torch.cuda.device(1):
         m.gates.shut(side)
     with torch.cuda.stream(side), torch.cuda.device(0):

@@ -103,7 +103,7 @@ def _cycles(torch: Any, milliseconds: float) -> int:
     return int(5_000_000 * milliseconds / start.elapsed_time(end))
 
 
-@probe("S113", "with CUDA_LAUNCH_BLOCKING=1: a kernel launch; pinned copies behind a kernel that read or arrived late", "blocks, none")
+@probe("S113", "with CUDA_LAUNCH_BLOCKING=1: a kernel launch; pinned copies behind a kernel that read or arrived late", "blocks, by size")
 def blocking(m: Bench) -> str:
     rows = json.loads(child("launch_blocking", CUDA_LAUNCH_BLOCKING="1"))
     plain = json.loads(child("launch_blocking"))
@@ -192,7 +192,7 @@ def gated_queues() -> None:
     print(free)
 
 
-@probe("S116", "gated streams beside which another stream still runs, of 30: 32 connections; 8; 1", "30, 30, 0", "inferred")
+@probe("S116", "gated streams beside which another stream still runs, of 30: 32 connections; 8; 1", "30, 7, 0", "inferred")
 def gated(m: Bench) -> str:
     return ", ".join(child("gated_queues", CUDA_DEVICE_MAX_CONNECTIONS=n) for n in ("32", "8", "1"))
 

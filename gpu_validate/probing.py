@@ -16,6 +16,8 @@ from fencepost.gpu_validate.device import MEBI, _Mapped, torch_or_error
 from fencepost.gpu_validate.gates import Gates
 from fencepost.model.program import Data
 
+STUCK = 5.0
+"""Seconds after which all gates are opened behind a probe's back."""
 RETURNS, BLOCKS = "returns", "blocks"
 YES, NO = "yes", "no"
 
@@ -186,6 +188,10 @@ def measure(bench: Bench, chosen: list[Probe], progress: Callable[[Measured], No
         if gpus < one.gpus:
             result = Measured(*head, why=f"needs {one.gpus} GPUs, there is {gpus}")
         else:
+            # A probe that itself gets stuck behind its gate is opened, and then reports what it saw.
+            stuck = threading.Timer(STUCK, bench.gates.open_all)
+            stuck.daemon = True
+            stuck.start()
             try:
                 got = one.run(bench)
                 result = Measured(*head, got, got == one.expected, bench.detail)
@@ -193,6 +199,8 @@ def measure(bench: Bench, chosen: list[Probe], progress: Callable[[Measured], No
                 result = Measured(*head, why=str(error))
             except Exception as error:  # a probe may meet any error of the driver; the others must still run
                 result = Measured(*head, why=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+            finally:
+                stuck.cancel()
             try:
                 bench.clean()
             except Exception as error:  # a sticky error of the context: nothing after it is a measurement

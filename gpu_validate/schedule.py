@@ -29,12 +29,14 @@ class Gate(NamedTuple):
     """Shut in front of host step `before` on `stream`, open behind host step `after`.
 
     `settle`: the stream of the access that must have run before the gate opens, when that access is on the device.
+    `then`: wait until the late access has run, before the run goes on (two writes: who comes last is read later).
     """
 
     before: int
     stream: Named
     after: int
     settle: Named | None = None
+    then: bool = False
 
 
 class Schedule(NamedTuple):
@@ -119,6 +121,13 @@ def joins(operation: p.Operation) -> bool:
     )
 
 
+def may_join(node: p.Node) -> bool:
+    """Whether a step of this kind can wait for device work."""
+    if isinstance(node, p.Ask):
+        return isinstance(node.question, (p.EventQuery, p.StreamQuery))
+    return isinstance(node.operation, (p.EventSync, p.StreamSync, p.DeviceSync, p.Item, p.Copy, p.Take))
+
+
 def overtake(program: p.Program, run: Run, hazard: Hazard, platform: Platform = PLATFORMS["cuda"]) -> Schedule:
     """The schedule under which the hazard's second access comes before its first. Raises `Unforceable`, `InvalidRun`."""
     if hazard.first is None:
@@ -174,9 +183,27 @@ def overtake(program: p.Program, run: Run, hazard: Hazard, platform: Platform = 
         raise Unforceable("the first access cannot run any more once the second has")
     if not held_by_gate:
         first, second, settle = second, first, None
-    gate = Gate(first, _stream(late), second, settle)
+    gate = Gate(first, _stream(late), second, settle, hazard.kind == "WAW")
+    if gate.then:
+        _go_on(state)
     gates = (gate, *_query_gates(state, gate, late))
     return Schedule(Run(tuple(state.steps)), gates, first, second, {})
+
+
+def _go_on(state: Recorder) -> None:
+    """Another turn of every thread, so that somebody reads what the two writes left."""
+    goal = [state.player.turn(t) + 2 for t in range(len(state.program.threads))]
+    for _ in range(200):
+        player = state.player
+        movable = [t for t, turn in enumerate(goal) if player.enabled(t) and player.turn(t) < turn]
+        if not movable:
+            return
+        thread = min(movable, key=player.turn)
+        possible = player.possible_answers(thread)
+        after = state.tried(Step(thread, player.pc(thread), possible[0] if possible else None))
+        if after is None:
+            return
+        state.steps, state.after, state.player, state._counts = after.steps, after.after, after.player, after._counts
 
 
 def _stream(item: Node) -> Named:
@@ -270,10 +297,17 @@ class _Follower:
             end = second if second is not None else len(self.state.steps) - 1
             if second is None:
                 notes.append("the fixed design has no counterpart of the second access: the gate opens at the end")
-            gate = Gate(first, _stream(self.late), max(end, first), settle)
+            gate = Gate(first, _stream(self.late), max(end, first), settle, self.schedule.gates[0].then)
             gates = (gate, *self._query_gates(gate))
+            self.holds = next((k for k in range(first, gate.after + 1) if self._waits_at(k)), None)
         run = Run(tuple(self.state.steps))
         return Schedule(run, gates, first, second, self.labels, self.holds, tuple(notes))
+
+    def _waits_at(self, step: int) -> bool:
+        """Whether the host waits for the late operation at a step."""
+        assert self.late is not None
+        node = self.fixed.threads[self.state.steps[step].thread].nodes[self.state.steps[step].node]
+        return may_join(node) and covers(self.state.after[step], self.late)
 
     def _query_gates(self, gate: Gate) -> list[Gate]:
         assert self.late is not None

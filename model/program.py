@@ -625,6 +625,9 @@ class Program(Data, frozen=True, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and self._key() == other._key()
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # the base class has one of its own, which compares identities
+
     def __hash__(self) -> int:
         return hash(self._key())
 

@@ -187,7 +187,7 @@ class Checker:
         """Enter the hazard if its run shows it and it refutes."""
         from fencepost.proofs.judge import judge
 
-        result = judge(self.program, location, found, self.platform, self.environment)
+        result = judge(self.program, location, found, self.platform, self.environment, self.setting.lowered)
         if isinstance(result, str) or not self._refutes(result):
             return False
         self.judged.append(result)
@@ -209,7 +209,7 @@ class Checker:
         """Replay the hazard; returns whether it is real and changes a value."""
         from fencepost.proofs.judge import judge  # a proof needs no replay
 
-        result = judge(self.program, location, found, self.platform, self.environment)
+        result = judge(self.program, location, found, self.platform, self.environment, self.setting.lowered)
         if isinstance(result, str):
             # Not reproduced on the whole design: the state that found it may have covered a real one.
             self.unsure.append(result)

@@ -7,7 +7,7 @@ from fencepost.model import answer as a
 from fencepost.model import events
 from fencepost.model import program as p
 from fencepost.model.platform import Environment, Platform
-from fencepost.proofs.explore.complete import complete
+from fencepost.proofs.explore.complete import Lowered, complete
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.search import Found
 
@@ -24,14 +24,16 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def judge(
-    program: p.Program, location: Location, found: Found, platform: Platform, environment: Environment
-) -> Judged | str:
+    program: p.Program, location: Location, found: Found, platform: Platform, environment: Environment,
+    lowered: Lowered | None = None,
+) -> Judged | str:  # fmt: skip
     """Replay `found`; a string says why it could not be reproduced."""
     label = f"{location.label(program)}: {found.kind} between {found.first} and {found.second}"
-    run = complete(program, found.steps, platform, environment)
-    if run is None:
+    played = complete(program, found.steps, platform, environment, lowered)
+    if played is None:
         return f"{label} was found, but its run could not be completed on the whole design"
-    structure = events.execute(program, run, platform=platform, environment=environment)
+    run, player = played
+    structure = events.Structure(player, run)
     if not events.feasible(structure):
         queries = sorted({_query(program, s) for s in run.steps} - {""})
         return f"{label} was found only in a run whose query answers are impossible together ({', '.join(queries)})"

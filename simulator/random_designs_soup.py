@@ -44,6 +44,8 @@ class Soup:
         self.pages_of = c.one(("pinned", "device"))
         self.pages = self._some(15, "pages", f'd.pool("pages", size={c.one((1, 2))}, of="{self.pages_of}")')
         self.alloc, self.queries = c.chance(35), c.chance(30)
+        self.agent = self._some(8, "nic", 'd.agent("nic")')
+        self.graph = self._some(8, "graph", 'd.graph("graph")')
         self.choose = c.one((None, None, "plain", "agreed", "maybe"))
         self._threads()
 
@@ -56,6 +58,8 @@ class Soup:
         return self.text.object(name, f"d.{what}({arguments})"), depth
 
     def _stream_object(self, i: int) -> tuple[str, int | None]:
+        if self.c.chance(6):
+            return self._ring(f"s{i}", "stream", 0, "blocking=True")
         gpu = "gpu=1" if i and self.c.chance(8) else ""
         return self._ring(f"s{i}", "stream", 15, gpu)
 
@@ -84,6 +88,10 @@ class Soup:
         c = self.c
         kinds = ["loop"] + [c.one(("loop", "loop", "script")) for _ in range(c.one((0, 1, 1, 1, 2)))]
         live = len(kinds)
+        group = live > 1 and c.chance(8)
+        self.group = self.text.object("group", 'd.communicator("group", ["t0", "t1"])') if group else None
+        if self.graph:
+            self._captured()
         kinds += ["setup"] * c.chance(15)
         self.producers = {c.one(range(live))} | ({0} if c.chance(20) else set())
         self.consumer = c.one(range(live))
@@ -94,6 +102,20 @@ class Soup:
             if c.chance(30) and self.streams[0][1] is None:
                 arguments = f"stream={c.one([n for n, depth in self.streams if depth is None] or ['s0'])}"
             self.text.bodies.append(Body(kind, f"t{i}" if kind != "setup" else "prepare", tree, arguments))
+
+    def _captured(self) -> None:
+        """A setup that captures the graph."""
+        self.at, self.kind = -1, "setup"
+        target = self._on_device(Known())
+        if target is None:
+            self.graph = None
+            return
+        mode = self.c.one((f"reads=[{target}]", f"writes=[{target}]"))
+        stream = self._stream(Known())
+        body: Tree = [Line(f'd.launch("node", {mode}, stream={stream})')]
+        if self.c.chance(30):
+            body.append(Line(f'd.launch("next node", reads=[{target}], stream={stream})', True))
+        self.text.bodies.append(Body("setup", "capture", [Block(f"with graph.capture({stream}):", body)]))
 
     def _body(self, size: int, known: Known) -> tuple[Tree, Known]:
         tree: Tree = []
@@ -120,6 +142,9 @@ class Soup:
         options += [(3, self._queried)] if self.queries else []
         options += [(4, self._advanced)] if self.cursor else []
         options += [(1, self._took)] if any(depth for _, depth, _ in self.memory) else []
+        options += [(5, self._posted)] if self.agent else []
+        options += [(5, self._replayed)] if self.graph and self.kind == "loop" and self.at == 0 else []
+        options += [(5, self._met)] if self.group and self.at in (0, 1) and "met" not in self.once else []
         options += [(1, self._below), (1, self._viewed), (1, self._scoped)]
         return self.c.weighted(options)(known)
 
@@ -205,7 +230,8 @@ class Soup:
         elif kind == "copy":
             target, source = self._memory(known, False), self._memory(known, False)
             how = "" if c.chance(20) else "non_blocking=True, "
-            made = f"{target}.copy_({source}, {how}stream={stream}{same}{time})"
+            strided = ", strided=True" if not same and c.chance(5) else ""
+            made = f"{target}.copy_({source}, {how}stream={stream}{same}{strided}{time})"
             if c.chance(20):
                 made = f"d.memcpy_async({target}, {source}, stream={stream}{same}{time})"
         if made is None:
@@ -216,7 +242,11 @@ class Soup:
             mode = c.weighted(((45, f"reads=[{target}]"), (55, f"writes=[{wrapped}]")))
             if c.chance(15):
                 mode = f"reads=[{target}], writes=[{wrapped}]"
-            made = f'd.launch("kernel", {mode}, stream={stream}{time})'
+            what = "launch"
+            hosted = [name for name, _, space in self.memory if space != "device"]
+            if c.chance(8) and any(target.startswith(name) for name in hosted):
+                what = "host_function"
+            made = f'd.{what}("kernel", {mode}, stream={stream}{time})'
         tree: Tree = [Line(made, True)]
         event = self._event(known)
         if c.chance(30):
@@ -456,7 +486,7 @@ class Soup:
             name, depth, space = self.c.one(self.memory)
             base, hosted = self._at(name, depth, known), space != "device"
         view = self._fresh("view")
-        how = "" if self.c.chance(70) else ", attributed=False"
+        how = self.c.weighted(((65, ""), (20, ", attributed=False"), (15, ", held=False")))
         inner = known._replace(memory=((view, hosted),))
         tree: Tree = [Line(f'{view} = {base}.view("{view}"{how})'), *self._inner(inner)]
         return [*tree, Line(f"{view}.release()  # reference", True)], known
@@ -489,6 +519,26 @@ class Soup:
         name, _, space = self.c.one([m for m in self.memory if m[1]])
         slot = self._fresh("slot")
         return [Line(f"{slot} = {name}.take()")], known._replace(memory=(*known.memory, (slot, space != "device")))
+
+    def _posted(self, known: Known) -> tuple[Tree, Known]:
+        """A transfer of an agent, outside of all streams; its handle is an event."""
+        target = self._memory(known, False)
+        if target is None or self.left <= 0:
+            return self._sync(known)
+        self.left -= 1
+        event = self._event(known)
+        after = self.c.one(("", f", after={self._stream(known)}", f", after={event}" if event else ""))
+        mode = self.c.one((f"reads=[{target}]", f"writes=[{target}]"))
+        handle = self._fresh("e")
+        inner = known._replace(events=(*known.events, handle))
+        return [Line(f'{handle} = nic.post("transfer", {mode}{after})')], inner
+
+    def _replayed(self, known: Known) -> tuple[Tree, Known]:
+        return [Line(f"graph.replay({self._stream(known)})", True)], known
+
+    def _met(self, known: Known) -> tuple[Tree, Known]:
+        self.once.add("met")
+        return [Line(f'group.host_barrier("t{self.at}")')], known
 
     def _below(self, known: Known) -> tuple[Tree, Known]:
         if self.kind != "loop":

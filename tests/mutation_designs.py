@@ -233,6 +233,24 @@ def pageable_source_target() -> fp.Design:
     return d
 
 
+@declared(fp.REFUTED, "RAW g")
+@declared(fp.PROVED, platform="rocm")
+def pageable_source_and_another_stream() -> fp.Design:
+    """On ROCm the call has waited (S52), so that another stream may read the target at once."""
+    d = fp.Design("pageable source and another stream")
+    a, g, side, scratch = d.pageable("a"), d.device("g"), d.stream("side"), d.pageable("scratch")
+
+    @d.loop("thread")
+    def thread() -> None:
+        scratch.write()
+        scratch.read()
+        g.copy_(a, non_blocking=True)
+        d.launch("use", reads=[g], stream=side)
+        side.synchronize()
+
+    return d
+
+
 @declared(fp.PROVED)
 @declared(fp.REFUTED, "RAW a", platform="cuda-late-pageable")
 def pageable_target() -> fp.Design:
@@ -689,6 +707,36 @@ def no_comes_after_a_wait_for_the_event() -> fp.Design:
             m.read()
 
     return d
+
+
+def _told_of_a_wait(by_event: bool) -> fp.Design:
+    """A stream is busy because it waits: who is told so comes after what the wait is for was called (was UNKNOWN)."""
+    d = fp.Design("told of a wait" + (" for an event" if by_event else ""))
+    m, x, one, two, e = d.pinned("m"), d.device("x"), d.stream("one"), d.stream("two"), d.event("e")
+
+    @d.script("main")
+    def main() -> None:
+        m.write()
+        d.launch("work", writes=[x], stream=one)
+        e.record(one)
+
+    @d.script("waits")
+    def waits() -> None:
+        if by_event:
+            two.wait_event(e)
+        else:
+            two.wait_stream(one)
+
+    @d.loop("asks")
+    def asks() -> None:
+        if not two.query():
+            m.read()
+
+    return d
+
+
+DESIGNS["told_of_a_wait"] = Declared(lambda: _told_of_a_wait(False), fp.PROVED)
+DESIGNS["told_of_a_wait_for_an_event"] = Declared(lambda: _told_of_a_wait(True), fp.PROVED)
 
 
 @declared(fp.REFUTED, "RAW m")
@@ -1727,6 +1775,25 @@ def fixed_slot() -> fp.Design:
     return d
 
 
+@declared(fp.UNKNOWN)
+def cursor_of_two_threads() -> fp.Design:
+    """Which slot it gives tells of the other thread's moves, and no edge says so: not decided, and said so."""
+    d = fp.Design("cursor of two threads")
+    s, m, c = d.stream("s", depth=3), d.device("m", depth=3), d.cursor("c", 3)
+
+    @d.loop("copier")
+    def copier(n: fp.Turn) -> None:
+        m[c.last()].copy_(m[n], stream=s[n])
+        c.advance()
+
+    @d.script("kernel")
+    def kernel() -> None:
+        i = c.advance()
+        d.launch("kernel", writes=[m[i]], stream=s[i])
+
+    return d
+
+
 @declared(fp.REFUTED, "WAR m")
 def fixed_slot_and_turn() -> fp.Design:
     """Every second turn writes slot 0, whose copy may not have run."""
@@ -2252,6 +2319,29 @@ def cell_lets_go_when_cleared() -> fp.Design:
         cell.clear()
         u = d.empty_pinned("u")
         u.write()
+        d.current_stream().synchronize()
+
+    return d
+
+
+@declared(fp.REFUTED, "RAW u")
+def raw_pointer() -> fp.Design:
+    """A raw pointer holds nothing: the block has another owner when the kernel reads through it."""
+    d = fp.Design("raw pointer")
+    side, scratch = d.stream("side"), d.pageable("scratch")
+
+    @d.loop("thread")
+    def thread() -> None:
+        scratch.write()
+        scratch.read()
+        t = d.empty_pinned("t")
+        t.write()
+        w = t.view("w", held=False)
+        t.release()
+        u = d.empty_pinned("u")
+        d.launch("fill", writes=[u], stream=side)
+        d.launch("use", reads=[w])
+        side.synchronize()
         d.current_stream().synchronize()
 
     return d

@@ -82,9 +82,9 @@ def design(seed: int) -> Callable[..., fp.Design]:
             at: Any = n
             state: dict[str, Any] = {}
             for number, what in enumerate(statements):
-                if choice and number == maybe_at and what in ("read", "read late", "ring wait", "single wait", "cell wait"):
-                    if d.choose("kind", ["usual", "other"]) == "other":
-                        continue
+                optional = choice and number == maybe_at and what not in ("fill", "record", "results")
+                if optional and d.choose("kind", ["usual", "other"]) == "other":
+                    continue
                 if what == "fill":
                     for _ in range(lag if loop_takes else takes):
                         if cursor is not None:

@@ -25,7 +25,8 @@ from fencepost.simulator.search import World as Named
 
 from random_oracle import BARE_CUDA, World, kinds_found, random_world
 
-PROVED, REFUTED, UNKNOWN, BUDGET, FAULT = "proved", "refuted", "unknown", "budget", "design error"
+PROVED, REFUTED, UNKNOWN, FAULT = "proved", "refuted", "unknown", "design error"
+BUDGET, UNSUPPORTED = "out of budget", "not supported"
 
 
 class Decided(NamedTuple):
@@ -57,13 +58,15 @@ def decide(program: p.Program, world: World, states: int = 1500, seconds: float 
             checker._location(location)
     except events.DesignError as error:
         return Decided(FAULT, [], str(error), {})
-    except (OutOfBudget, Unsupported) as error:
+    except OutOfBudget as error:
         word, reason = BUDGET, str(error)
+    except Unsupported as error:
+        word, reason = UNSUPPORTED, str(error)
     kinds = {repr(s.location): frozenset(h.kind for h in reach.hazards) for s, reach in checker.reached}
     if checker._refuting():
-        return Decided(REFUTED, checker.judged, "", {} if word == BUDGET else kinds)
-    if word == BUDGET:
-        return Decided(BUDGET, [], reason, {})
+        return Decided(REFUTED, checker.judged, "", kinds if word == PROVED else {})
+    if word != PROVED:
+        return Decided(word, [], reason, {})
     if checker.unsure:
         return Decided(UNKNOWN, checker.judged, checker.unsure[0], kinds)
     for search, reach in checker.reached:
@@ -150,7 +153,7 @@ def compare(
     elif found.word == UNKNOWN:
         count["unknown, and the machine shows a wrong value"] += failure(machine, seed, runs) is not None
     elif found.word == FAULT:
-        reached = any(machine.run(Random(f"{seed} {k}"), turns=6, limit=250, stop=False).fault for k in range(60))
+        reached = any(machine.run(Random(f"{seed} {k}"), turns=6, limit=250, stop=False).fault for k in range(400))
         count["design error that no machine run reached"] += not reached
     if wrong is None and found.kinds and rng.random() < sliced:
         wrong = _other_searches(program, found, world, rng, count)

@@ -21,10 +21,10 @@ def turns_of(program: p.Program, run: a.Run) -> int:
     return max(loops, default=0)
 
 
-def disagreement(program: p.Program, steps: int, seconds: float = 10.0, states: int = 400) -> tuple[str, str | None]:
+def disagreement(program: p.Program, steps: int, seconds: float = 10.0, states: int = 120) -> tuple[str, str | None]:
     """(what happened, the disagreement): the explorer decides, the SMT engine is asked for as many turns as it needs."""
     try:
-        exact = explore(program, budget=Budget(states, seconds), explain=False)
+        exact = explore(program, budget=Budget(states, 2.0), explain=False)
     except events.DesignError:
         exact = None
     needed = turns_of(program, exact.run) if exact is not None and exact.run is not None else 0

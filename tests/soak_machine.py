@@ -174,20 +174,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     code = machine_hash()
-    todo = []
-    for case in cases:
+    todo: list[tuple[Any, ...]] = []
+    for number, case in enumerate(cases):
         row = state["variants"].get(name_of(case))
         (target,) = load_target([case.target])
-        current = row is not None and (row["design"], row["machine"]) == (design_hash(build(target, case.parameters)), code)
+        program = build(target, case.parameters)
+        current = row is not None and (row["design"], row["machine"]) == (design_hash(program), code)
         if not current or "open" in row or (case.expected != "refuted" and row["runs"] < options.runs):
-            todo.append(case)
+            # What is short comes first, so that an interrupted campaign has covered most.
+            size = 0 if case.expected == "refuted" else sum(len(thread.nodes) for thread in program.threads)
+            todo.append((size, number, case))
     if not options.targets or options.targets == [str(ROOT / "designs")]:
         names = {name_of(case) for case in cases}
         state["variants"] = {k: v for k, v in state["variants"].items() if k in names}
     print(f"{len(cases)} variants, {len(todo)} to do")
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        futures = {pool.submit(one, case, options.runs, options.seed): case for case in todo}
+        futures = {pool.submit(one, case, options.runs, options.seed): case for _, _, case in sorted(todo)}
         for done in concurrent.futures.as_completed(futures):
             row = {**done.result(), "machine": code}
             name = name_of(futures[done])

@@ -58,7 +58,7 @@ def chunk(first: int) -> dict[str, Any]:
     """The designs of the seeds `first` to `first + CHUNK - 1`."""
     from fencepost.simulator.random_designs import generate
 
-    from random_compare import compare, report
+    from random_compare import compare
 
     count: collections.Counter[str] = collections.Counter()
     uses: collections.Counter[str] = collections.Counter()
@@ -80,14 +80,15 @@ def chunk(first: int) -> dict[str, Any]:
         try:
             result = compare(program, seed, count, states=STATES)
         except Exception as error:  # an engine that breaks down is a finding, not the end of the campaign
-            wrong.append({"seed": seed, "what": f"{type(error).__name__}: {error}", "text": design.text})
+            wrong.append({"seed": seed, "what": f"{type(error).__name__}: {error}", "text": design.text, "world": None})
             continue
         finally:
             signal.alarm(0)
         if result.tries is not None:
             tries[str(result.tries)] += 1
         if result.wrong is not None:
-            wrong.append({"seed": seed, "what": result.wrong, "text": report(design.text, result.world, result.wrong)})
+            world = [one.name for one in result.world]
+            wrong.append({"seed": seed, "what": result.wrong, "text": design.text, "world": world})
     return {
         "designs": designs, "count": dict(count), "uses": dict(uses), "tries": dict(tries), "wrong": wrong,
         "seconds": time.process_time() - started,
@@ -97,26 +98,23 @@ def chunk(first: int) -> dict[str, Any]:
 def empty() -> dict[str, Any]:
     """Evidence before the first design."""
     return {
-        "campaign": "random designs: explorer against machine, sliced against unsliced", "generator": 1, "next_seed": FIRST,
+        "campaign": "random designs: explorer against machine, sliced against unsliced", "designs_by_generator": {}, "next_seed": FIRST,
         "designs": 0, "cpu_seconds": 0.0, "designs_by_sources": {}, "counts": {}, "features": {}, "tries": {},
         "disagreements": [], "days": [],
     }  # fmt: skip
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The evidence so far. Raises `ValueError` when the file is none, or of another generator."""
-    from fencepost.simulator.random_designs import VERSION
-
+    """The evidence so far. Raises `ValueError` when the file is none."""
     if not path.exists():
-        return {**empty(), "generator": VERSION}
+        return empty()
     try:
         state: dict[str, Any] = json.loads(path.read_text())
-        version = state["generator"]
+        if state["campaign"] == empty()["campaign"] and not empty().keys() - state.keys():
+            return state
     except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} is no evidence of this campaign; move it away, or name another with --evidence") from None
-    if version != VERSION:
-        raise ValueError(f"{path} is of generator {version}, this is {VERSION}; move it away to start afresh")
-    return state
+        pass
+    raise ValueError(f"{path} is no evidence of this campaign; move it away, or name another with --evidence")
 
 
 def enter(state: dict[str, Any], first: int, result: dict[str, Any], digest: str) -> None:
@@ -124,8 +122,10 @@ def enter(state: dict[str, Any], first: int, result: dict[str, Any], digest: str
     state["next_seed"] = first + CHUNK
     state["designs"] += result["designs"]
     state["cpu_seconds"] = round(state["cpu_seconds"] + result["seconds"], 1)
-    by = state["designs_by_sources"]
-    by[digest] = by.get(digest, 0) + result["designs"]
+    from fencepost.simulator.random_designs import VERSION
+
+    for by, key in ((state["designs_by_sources"], digest), (state["designs_by_generator"], str(VERSION))):
+        by[key] = by.get(key, 0) + result["designs"]
     for name, key in (("counts", "count"), ("features", "uses"), ("tries", "tries")):
         for what, number in result[key].items():
             state[name][what] = state[name].get(what, 0) + number
@@ -133,6 +133,25 @@ def enter(state: dict[str, Any], first: int, result: dict[str, Any], digest: str
     today = datetime.date.today().isoformat()
     if today not in state["days"]:
         state["days"].append(today)
+
+
+def recheck(state: dict[str, Any], digest: str) -> None:
+    """Look again at what was open: what the sources of today agree on is resolved, and stays listed as such."""
+    from fencepost.simulator.random_designs import trace
+
+    from random_compare import compare
+
+    open_ = []
+    for one in state["disagreements"]:
+        try:
+            wrong = compare(trace(one["text"]), one["seed"], states=STATES).wrong
+        except Exception as error:
+            wrong = f"{type(error).__name__}: {error}"
+        if wrong is None:
+            state.setdefault("resolved", []).append({"seed": one["seed"], "what": one["what"], "with_sources": digest})
+        else:
+            open_.append({**one, "what": wrong})
+    state["disagreements"] = open_
 
 
 def rate(state: dict[str, Any]) -> float:
@@ -147,15 +166,19 @@ def page(state: dict[str, Any]) -> str:
         "# Random designs: the campaign", "", "Written by `make soak` (tests/soak_random_designs.py) from random_designs.json.", "",
         f"- designs: {state['designs']:,} (seeds {FIRST:,} to {state['next_seed'] - 1:,}), on {', '.join(state['days'])}",
         f"- rate: {rate(state):.1f} designs a second of one core, {state['cpu_seconds'] / 60:.0f} minutes of CPU in all",
-        f"- disagreements open: {len(state['disagreements'])}",
+        f"- disagreements open: {len(state['disagreements'])}; found and resolved on the way: {len(state.get('resolved', []))}",
         "- designs by version of the sources (SHA-256 over model/, proofs/, simulator/): "
         + ", ".join(f"{k}: {v:,}" for k, v in state["designs_by_sources"].items()),
+        "- designs by version of the generator: " + ", ".join(f"{k}: {v:,}" for k, v in state["designs_by_generator"].items()),
         "", "## Answers", "", *(f"- {k}: {v:,}" for k, v in sorted(counts.items(), key=lambda x: -x[1])), "",
         "## What the designs use", "",
         *(f"- {k}: {v:,} ({100 * v / max(state['designs'], 1):.0f} %)" for k, v in sorted(state["features"].items(), key=lambda x: -x[1])),
     ]  # fmt: skip
+    if state.get("resolved"):
+        lines += ["", "## Resolved", ""]
+        lines += [f"- seed {one['seed']}: {one['what']} (with sources {one['with_sources']})" for one in state["resolved"]]
     for one in state["disagreements"]:
-        lines += ["", f"## Open: seed {one['seed']}: {one['what']}", "", "```python", one["text"].rstrip(), "```"]
+        lines += ["", f"## Open: seed {one['seed']}: {one['what']} ({one['world']})", "", "```python", one["text"].rstrip(), "```"]
     return "\n".join(lines) + "\n"
 
 
@@ -193,6 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     digest = sources()
+    recheck(state, digest)
     began = time.monotonic()
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=context) as pool:

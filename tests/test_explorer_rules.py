@@ -233,13 +233,14 @@ def test_agreed_choice_of_a_script() -> None:
 
 
 def test_index_of_a_cursor_that_another_thread_moves() -> None:
-    """`cursor.last()` looks at what `advance` changes: a step that the other thread can see (it was run at once)."""
+    """Which slot it is tells of the other thread's moves, and no edge says so: not decided, and said so (was refuted)."""
     objects: list[p.Object] = [p.Memory("m", "pinned", 2), S, p.Cursor("c", 2)]
     there = p.Slot(0, p.Last(2))
     mover: Tree = [p.Host("write", (w(p.Slot(0, p.Fixed(0))),)), p.Advance(2, 0)]
     user: Tree = [p.Maybe("other"), p.Host("read", (r(there),))]
     user = [(user[0], {"yes": [user[1]], "no": []})]
-    assert verdict(design(objects, ("script", [p.LocalInfo("i", p.INDEX, depth=2)], mover), ("loop", [], user))) == "refuted"
+    found = decide(design(objects, ("script", [p.LocalInfo("i", p.INDEX, depth=2)], mover), ("loop", [], user)))
+    assert found.word == "unsupported" and "cursor 'c'" in found.reason
 
 
 @pytest.mark.parametrize("by", ["queue", "cell", "view"])

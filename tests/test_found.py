@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import fencepost as fp
+import pytest
 from fencepost.model import answer as a
 from fencepost.model.language.build import program_of
 from fencepost.proofs.check import check
+
+from random_compare import BARE_CUDA, compare
 
 
 def decide(design: object) -> a.Answer:
@@ -157,6 +162,109 @@ def slot_by_a_handle() -> fp.Design:
     return d
 
 
+def one_view_holds() -> fp.Design:
+    """Two ways through the turn: the one view holds the block and the other is a raw pointer, or the other way round.
+
+    Was PROVED: the two ways met, and the raw pointer looked like a reference, so that the second way was left out.
+    """
+    d = fp.Design("one view holds")
+    side = d.stream("side")
+
+    @d.loop("thread")
+    def thread() -> None:
+        t = d.empty_pinned("t")
+        t.write()
+        if d.choose("which", ["first", "second"]) == "first":
+            v, w = t.view("v", held=False), t.view("w")
+        else:
+            v, w = t.view("v"), t.view("w", held=False)
+        v.release()
+        t.release()
+        u = d.empty_pinned("u")
+        d.launch("fill", writes=[u], stream=side)
+        d.launch("use", reads=[w])
+        side.synchronize()
+        d.current_stream().synchronize()
+
+    return d
+
+
+def test_a_raw_pointer_is_no_reference() -> None:
+    """REFUTED: behind the raw pointer the block has another owner."""
+    assert decide(one_view_holds).verdict == a.REFUTED
+
+
+def cursor_of_two_threads() -> fp.Design:
+    """Two threads move one cursor, and one waits for its copy before it does.
+
+    Was REFUTED with no real run behind it: the slot that the second thread gets tells that the first one has moved on,
+    hence that its copy has ended, and no edge said so.
+    """
+    d = fp.Design("cursor of two threads")
+    s, m, c = d.stream("s", depth=3), d.device("m", depth=3), d.cursor("c", 3)
+
+    @d.loop("copier")
+    def copier(n: fp.Turn) -> None:
+        m[c.last()].copy_(m[n], stream=s[n])
+        c.advance()
+
+    @d.script("kernel")
+    def kernel() -> None:
+        i = c.advance()
+        d.launch("kernel", writes=[m[i]], stream=s[i])
+
+    return d
+
+
+def test_a_cursor_of_two_threads_is_not_decided() -> None:
+    """UNKNOWN, naming the cursor and what to do."""
+    got = decide(cursor_of_two_threads)
+    assert got.verdict == a.UNKNOWN
+    assert got.reason is not None and "cursor 'c'" in got.reason
+
+
+def work_of_setup_is_late() -> fp.Design:
+    """Setup enqueues a fill, which may still run when the thread reads. The machine let it end before any thread began."""
+    d = fp.Design("work of setup is late")
+    m, side = d.pinned("m"), d.stream("side")
+
+    @d.setup
+    def prepare() -> None:
+        d.memset(m, stream=side)
+
+    @d.loop("reader")
+    def reader() -> None:
+        m.read()
+
+    return d
+
+
+def host_access_of_setup_is_not() -> fp.Design:
+    """What setup does itself has ended when the threads begin. The machine let its last access end later."""
+    d = fp.Design("host access of setup is not")
+    m, g = d.pinned("m"), d.device("g")
+
+    @d.setup
+    def prepare() -> None:
+        m.write()
+
+    @d.loop("copier")
+    def copier() -> None:
+        g.copy_(m, non_blocking=True)
+
+    return d
+
+
+@pytest.mark.parametrize(
+    ("design", "verdict"), [(work_of_setup_is_late, a.REFUTED), (host_access_of_setup_is_not, a.PROVED)]
+)
+def test_the_machine_agrees(design: Callable[[], fp.Design], verdict: str) -> None:
+    """The explorer was right, and the machine now shows it."""
+    assert decide(design).verdict == verdict
+    got = compare(program_of(design, {}), 0, runs=100, world=BARE_CUDA)
+    assert (got.word, got.wrong) == (verdict, None)
+
+
 def test_a_row_keeps_its_name_in_a_queue() -> None:
     """REFUTED with the table."""
     got = decide(row_through_a_queue)
@@ -192,3 +300,40 @@ def test_a_wait_before_the_record_is_no_wait() -> None:
     got = decide(recorded_after_hand_over)
     assert got.verdict == a.REFUTED
     assert got.hazards[0].object == "x"
+
+
+def raw_pointer(again: bool, kind: str, release: bool = True) -> fp.Design:
+    """A raw pointer is used after its block was freed (and handed on), all by one thread in program order."""
+    d = fp.Design("raw pointer")
+    target = d.device("target")
+
+    @d.loop("worker")
+    def step() -> None:
+        block = d.empty_pinned("block")
+        block.write()
+        pointer = block.view(held=False)
+        if release:
+            block.release()
+        if again:
+            other = d.empty_pinned("other")
+            other.write()
+        if kind == "write":
+            pointer.write()
+        elif kind == "read":
+            pointer.read()
+        else:
+            target.copy_(pointer)
+        if again:
+            other.read()
+
+    return d
+
+
+@pytest.mark.parametrize("kind", ["read", "write", "copy"])
+@pytest.mark.parametrize("again", [True, False])
+def test_use_after_free_through_a_raw_pointer_is_refuted_in_any_order(kind: str, again: bool) -> None:
+    """No access is unordered, and yet the bytes are somebody else's: found by the machine, which has fresh memory."""
+    answer = check(raw_pointer(again, kind).build(), explain=False)
+    assert answer.verdict == a.REFUTED
+    assert "UNDEFINED block" in [hazard.name for hazard in answer.hazards]
+    assert check(raw_pointer(again, kind, release=False).build(), explain=False).verdict == a.PROVED

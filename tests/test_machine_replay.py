@@ -128,7 +128,7 @@ def test_hypothesis_chooses_parameters_and_shrinks_them():
     number, searched = s.search_parameters(designs, examples=400, turns=6, seed=1)
     assert searched.found is not None and searched.found.replay.parameters == {"depth": 2} and number == 2
     number, searched = s.search_parameters(designs[:2], examples=60, turns=6, seed=1)
-    assert searched.found is None and searched.examples == 60
+    assert searched.found is None and 1 <= searched.examples <= 60
 
 
 def test_searches_are_deterministic():

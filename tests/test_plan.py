@@ -76,7 +76,7 @@ def test_the_place_of_the_barrier() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["designs/ring.py", "--over", "depth=1..2"], "plan needs one design; designs/ring.py holds 2"),
+        (["designs/ring.py", "--over", "depht=1..2"], "no design of the targets has a parameter 'depht'"),
         (["designs/ring.py::ring", "--over", "depht=1..2"], "has no parameter 'depht'"),
         (["designs/ring.py::ring", "--over", "depth"], "write depth=1..4 or depth=a,b"),
         (["designs/ring.py::ring", "--over", "depth=1..two"], "is int, not '1..two'"),
@@ -107,7 +107,20 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     text = capsys.readouterr().out
     assert "w2             proved*" in text and "w2 implies w3" in text and len(text.splitlines()) < 25
     assert run(["plan", "designs/ring.py::ring", "--over", "encoder_only,depth=1..3", "--jobs", "1", "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    (found,) = json.loads(capsys.readouterr().out)["designs"]
     assert len(found["combinations"]) == 6 and found["lost"] == [{"waits": ["encoder_only"], "parameters": {}}]
     assert run(["plan", "designs/vllm_v2.py::encoder_only", "--over", "depth=1..2", "--jobs", "1"]) == 1
     capsys.readouterr()
+
+
+def test_15849_as_one_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All three managers: one command, one table, which wait implies which."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(ROOT)
+    assert run(["plan", "designs/tensorrt_llm.py", "--over", "w1,w2,w3,prep_depth=1..2", "--jobs", "1"]) == 0
+    text = capsys.readouterr().out
+    heads = [line.strip() for line in text.splitlines() if line.startswith("  tensorrt_llm::")]
+    assert heads == [f"tensorrt_llm::{name}_manager" for name in ("v1", "v2", "dsv4")]
+    rows = [line for line in text.splitlines() if line.startswith("    w1 + w2 + w3")]
+    assert len(rows) == 2 and all("proved" in line for line in rows)
+    assert text.count("w2 implies w3") == 2 and all(len(line) <= 100 for line in text.splitlines())

@@ -6,9 +6,12 @@ import functools
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from fencepost import cli, proofs_page
+from fencepost.check import cases, decide
 from fencepost.condition import Result
+from fencepost.loader import load
 from fencepost.proofs.periodic import conditions
 from fencepost.proofs.periodic.conditions import condition, least, margin, upward_closed
 from fencepost.proofs.periodic.decide import spelled, spelled_poly
@@ -79,6 +82,15 @@ def test_the_page_says_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     grids = [re.fullmatch(r"- agree: (\d+) of (\d+) values; (\d+\.\d\d) s", line) for line in page if line.startswith("- agree")]
     assert len(grids) == len(THEOREMS)
     assert all(grid is not None and grid[1] == grid[2] and int(grid[1]) >= 10 and float(grid[3]) < 2 for grid in grids)
+
+
+def test_every_variant_of_the_bounds_is_as_declared() -> None:
+    """Both sides of each boundary, by the explorer."""
+    asked = [msgspec.structs.replace(case, explain=False) for case in cases(load(["designs/bounds.py"]))]
+    assert len(asked) > 25
+    for case in asked:
+        outcome = decide(case)
+        assert outcome.answer is not None and outcome.answer.matches, (case.title, outcome.error, outcome.answer)
 
 
 # ---------------------------------------------------------------- questions about a condition

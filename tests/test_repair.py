@@ -48,6 +48,7 @@ PUBLISHED = [
     ("ATOM#2654: the source held beside the copy's event", "designs/atom.py::deferred_output", "no spec decode: logprobs not held", [(offer.HOLD, "logprobs held in token_ids_cpu")]),
     ("ATOM#2654, first revision: record_stream", "designs/atom.py::deferred_output", "no spec decode: logprobs not held", [(offer.USE, "logprobs.record_stream(async_copy_stream)")]),
     ("ATOM: the evicted entry's event is waited for", "designs/atom.py::ell_held_in_pending", "evicted beyond 4 entries", [(offer.DRAIN, "wait for the event that")]),
+    ("a ring behind a bounded queue: one slot more", "designs/ring.py::hand_over", "a ring of 2 behind a queue of capacity 1", [(offer.SLOT, "slot: 3 slots instead of 2")]),
     ("ATOM: the staging gate", "designs/atom.py::staging", "no gate, middle chunks return without a wait", [(offer.HOST_NEW, "a new event recorded behind copy staging")]),
 ]  # fmt: skip
 """What was published, the variant that has the bug, and the additions that are the published fix."""

@@ -16,7 +16,7 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
 
 
 @click.command()
-@click.argument("target", metavar="TARGET")
+@click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
 @click.option("--over", "overs", metavar="W1,W2,depth=1..4", multiple=True, required=True, help="The open points.")
 @click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="A parameter that stays as it is; repeatable.")
 @click.option("--platform", callback=known("platform"), help="What vendors disagree on: cuda (the default), rocm, ...")
@@ -24,34 +24,39 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: chosen by the number of questions).")
 @click.option("--format", "format_", default="text", callback=_format, help="text or json.")
 def plan(
-    target: str, overs: tuple[str, ...], sets: tuple[str, ...], platform: str | None, budget: float | None,
+    targets: tuple[str, ...], overs: tuple[str, ...], sets: tuple[str, ...], platform: str | None, budget: float | None,
     jobs: int | None, format_: str,
 ) -> int:  # fmt: skip
     """Decide every combination of the open points, and name the minimal safe ones and those that nothing saves.
 
-    Boolean parameters are the waits; integers and texts are columns. Exit code 0: some combination is safe; 1: none is;
-    2: usage or input error; 3: none is known to be, and some are open.
+    Boolean parameters are the waits, the last integer makes the columns, the others belong to the rows. Several designs
+    become one table; each takes those of the open points and settings that it has. Exit code 0: every design has a
+    combination that is safe; 1: one has none; 2: usage or input error; 3: one has none that is known, and some are open.
     """
     from fencepost.loader import load
     from fencepost.model.answer import UNKNOWN
     from fencepost.plan import plan as make
-    from fencepost.report.plan import plan_to_json, write_plan
+    from fencepost.plan import shared
+    from fencepost.report.plan import plans_to_json, write_plans
 
-    targets = load([target])
-    if len(targets) != 1:
-        raise InputError(f"plan needs one design; {target} holds {len(targets)}: {', '.join(t.spelling for t in targets[:5])}")
+    found = load(targets)
     progress = Progress()
-    made = make(targets[0], overs, sets, platform=platform, budget=budget, jobs=jobs, progress=progress)
+    made = []
+    for one, own_overs, own_sets in shared(found, overs, sets):
+        made.append(make(one, own_overs, own_sets, platform=platform, budget=budget, jobs=jobs, progress=progress))
     progress.clear()
-    errors = [c.outcome.error for c in made.table.values() if c.outcome.error is not None]
+    combinations = [c for one in made for c in one.table.values()]
+    errors = [c.outcome.error for c in combinations if c.outcome.error is not None]
     for error in dict.fromkeys(errors):
         click.echo(f"fencepost: {error}", err=True)
     if format_ == "json":
-        click.echo(plan_to_json(made))
+        click.echo(plans_to_json(made))
     else:
-        write_plan(made, sys.stdout)
+        write_plans(made, sys.stdout)
     if errors:
         return 2
-    if any(c.proved for c in made.table.values()):
+    unsafe = [one for one in made if not any(c.proved for c in one.table.values())]
+    if not unsafe:
         return 0
-    return 3 if any(c.answer is not None and c.answer.verdict == UNKNOWN for c in made.table.values()) else 1
+    open_ = [one for one in unsafe if any(c.answer is not None and c.answer.verdict == UNKNOWN for c in one.table.values())]
+    return 3 if len(open_) == len(unsafe) else 1

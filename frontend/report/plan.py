@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from fencepost.model.answer import REFUTED
@@ -107,8 +108,8 @@ def _costs(plan: Plan) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def write_plan(plan: Plan, out: TextIO) -> None:
-    """The table and its notes as text."""
+def write_plans(plans: Sequence[Plan], out: TextIO) -> None:
+    """The plans as one table, each design under its own line, and the notes of each."""
     from fencepost.report.text import console_for
     from rich import box
     from rich.padding import Padding
@@ -116,37 +117,64 @@ def write_plan(plan: Plan, out: TextIO) -> None:
     from rich.text import Text
 
     console = console_for(out)
+    axes = {plan.axis for plan in plans if plan.axis is not None}
+    columns: list[Any] = [None]
+    if len(axes) == 1:
+        columns = list(dict.fromkeys(value for plan in plans if plan.axis is not None for value in columns_of(plan)))
+    axis = next(iter(axes)) if len(axes) == 1 else None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("kept" if plan.waits else "setting", overflow="fold")
-    columns = columns_of(plan)
+    table.add_column("kept" if any(plan.waits for plan in plans) else "setting", overflow="fold")
     for column in columns:
-        table.add_column("verdict" if plan.axis is None else f"{plan.axis}={column}", overflow="fold")
-    for row in rows_of(plan):
-        texts = []
-        for column in columns:
-            combination = at(plan, row, column)
-            refuted = combination.answer is not None and combination.answer.verdict == REFUTED
-            style = "green" if combination.proved else "red" if refuted else "yellow"
-            texts.append(Text(cell(combination, plan), style=style))
-        table.add_row(name_of(row, plan), *texts)
-    fixed = f" [{spelled(plan.fixed)}]" if plan.fixed else ""
-    star = "; * no wait fewer is safe there" if plan.waits else ""
+        table.add_column("verdict" if axis is None else f"{axis}={column}", overflow="fold")
+    for plan in plans:
+        if len(plans) > 1:
+            table.add_row(Text(_title(plan).partition(": ")[0], style="bold"))
+        for row in rows_of(plan):
+            cells = [cell(at(plan, row, value), plan) for value in columns_of(plan)]
+            if axis is None or plan.axis is None:
+                # Without the shared axis each value of an axis of its own stands in one cell.
+                one = ", ".join(f"{plan.axis}={v}: {c}" for v, c in zip(columns_of(plan), cells, strict=True)) if plan.axis else cells[0]
+                texts = [one] + [""] * (len(columns) - 1)
+            else:
+                here = dict(zip(columns_of(plan), cells, strict=True))
+                texts = [here.get(column, "") for column in columns]
+            name = name_of(row, plan)
+            table.add_row(Padding(Text(name), (0, 0, 0, 2)) if len(plans) > 1 else Text(name), *map(_coloured, texts))
     with console.capture() as captured:
-        console.print(Text(f"{plan.target}{fixed}: {len(plan.table)} combinations{star}", style="bold"))
+        if len(plans) == 1:
+            console.print(Text(_title(plans[0]), style="bold"))
         console.print(Padding(table, (0, 0, 0, 2), expand=False))
-        listed = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-        listed.add_column(no_wrap=True, min_width=8)
-        listed.add_column(overflow="fold")
-        for heading, sentence in notes(plan):
-            listed.add_row(heading, Text(sentence))
-        console.print(Padding(listed, (0, 0, 0, 2), expand=False))
+        for plan in plans:
+            if len(plans) > 1:
+                console.print(Text(plan.target, style="bold"))
+            listed = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+            listed.add_column(no_wrap=True, min_width=8)
+            listed.add_column(overflow="fold")
+            for heading, sentence in notes(plan):
+                listed.add_row(heading, Text(sentence))
+            console.print(Padding(listed, (0, 0, 0, 2), expand=False))
     out.writelines(line.rstrip(" ") + "\n" for line in captured.get().splitlines())
 
 
-def plan_to_json(plan: Plan) -> str:
-    """The plan as one JSON document: `fencepost_plan` (version), `combinations`, `minimal`, `implies`, `lost`."""
+def _title(plan: Plan) -> str:
+    fixed = f" [{spelled(plan.fixed)}]" if plan.fixed else ""
+    star = "; * no wait fewer is safe there" if plan.waits else ""
+    return f"{plan.target}{fixed}: {len(plan.table)} combinations{star}"
 
-    def one(combination: Combination) -> dict[str, Any]:
+
+def _coloured(text: str) -> Any:
+    from rich.text import Text
+
+    return Text(text, style="green" if text.startswith("proved") else "red" if text[:3] in ("WAR", "RAW", "WAW", "UND") else "")
+
+
+def plans_to_json(plans: Sequence[Plan]) -> str:
+    """The plans as one JSON document: `fencepost_plan` (version) and `designs`."""
+    return json.dumps({"fencepost_plan": 1, "designs": [_one(plan) for plan in plans]}, indent=2)
+
+
+def _one(plan: Plan) -> dict[str, Any]:
+    def row(combination: Combination) -> dict[str, Any]:
         answer = combination.answer
         return {
             "waits": sorted(combination.kept),
@@ -158,19 +186,15 @@ def plan_to_json(plan: Plan) -> str:
             "error": combination.outcome.error,
         }
 
-    return json.dumps(
-        {
-            "fencepost_plan": 1,
-            "break_even": dict(_costs(plan)),
-            "design": plan.target,
-            "fixed": plan.fixed,
-            "combinations": [one(combination) for combination in plan.table.values()],
-            "minimal": [
-                {"parameters": dict(column), "waits": [sorted(kept) for kept in sets]}
-                for column, sets in plan.minimal.items()
-            ],
-            "implies": [list(pair) for pair in plan.implies],
-            "lost": [{"waits": sorted(kept), "parameters": dict(choice)} for kept, choice in plan.lost],
-        },
-        indent=2,
-    )
+    return {
+        "design": plan.target,
+        "fixed": plan.fixed,
+        "break_even": dict(_costs(plan)),
+        "combinations": [row(combination) for combination in plan.table.values()],
+        "minimal": [
+            {"parameters": dict(setting), "waits": [sorted(kept) for kept in sets]}
+            for setting, sets in plan.minimal.items()
+        ],
+        "implies": [list(pair) for pair in plan.implies],
+        "lost": [{"waits": sorted(kept), "parameters": dict(choice)} for kept, choice in plan.lost],
+    }

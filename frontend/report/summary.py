@@ -126,6 +126,10 @@ def again(outcome: Outcome) -> str:
         words += ["--platform", case.platform]
     if case.strict:
         words.append("--strict")
+    if case.engine != "explore":
+        words += ["--engine", case.engine]
+    if case.steps is not None:
+        words += ["--steps", str(case.steps)]
     return shlex.join(words)
 
 

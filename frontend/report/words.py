@@ -248,7 +248,7 @@ def missing_edge(hazard: Hazard, program: p.Program | None = None) -> str:
     act = f"{who} {verb} {thing} in step {second.step} ({second.operation})"
     first = hazard.first
     if first is None:
-        return f"{act}, and nothing has written these bytes before"
+        return f"{act}, and these bytes hold nothing of its own: never written, or freed before"
     still = "write" if first.mode == "w" else "read"
     owner = "stream" if first.on_device else "host thread"
     them = f"its bytes as {first.tenant}" if first.tenant and first.tenant != second.tenant else "it"

@@ -29,10 +29,11 @@ def hazard_of(structure: Structure, first: int, second: int) -> Hazard:
 
 
 def undefined_hazard(structure: Structure, index: int) -> Hazard:
-    """The hazard of a read that `undefined_reads` found."""
+    """The hazard of an access that `undefined_reads` found."""
     touched = structure.accesses[index].touched
     info = access_info(structure, index)
-    return Hazard("UNDEFINED", object_name(structure, touched.key, touched.tenant), None, info, True, touched.harm)
+    owner = touched.tenant if touched.freed is None else touched.freed
+    return Hazard("UNDEFINED", object_name(structure, touched.key, owner), None, info, True, touched.harm)
 
 
 def object_name(structure: Structure, key: Key, tenant: int | None) -> str:

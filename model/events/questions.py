@@ -6,11 +6,17 @@ from fencepost.model import program as p
 from fencepost.model.events.hosts import HostOperations
 
 
+WAITING = (p.Put, p.Get, p.QueueTag, p.Take, p.Acquire, p.FlagWait, p.CounterWait)
+"""What may have to wait for another thread."""
+
+
 class HostTests(HostOperations):
     """Enabledness and answers, which follow the state; and the edges that an answer makes."""
 
     def _obstacle(self, thread: int, what: p.Operation | p.Question) -> str:
         """Why the step cannot run now; empty when it can."""
+        if not isinstance(what, WAITING):
+            return ""
         if isinstance(what, p.Put) and len(self.queues[what.queue]) >= self._capacity(what.queue):
             return f"put on the full queue {self._name(what.queue)}"
         if isinstance(what, (p.Get, p.QueueTag)):

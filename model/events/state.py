@@ -31,6 +31,8 @@ class Touched(NamedTuple):
     write: bool
     same_bytes: bool
     harm: str
+    freed: int | None = None
+    """For a raw pointer: the allocation that it was taken from, when that has been freed before the call."""
 
 
 class Node(NamedTuple):
@@ -77,7 +79,9 @@ class Player(HostTests):
     """
 
     def __init__(self, program: p.Program, platform: Platform = PLATFORMS["cuda"], environment: Environment = BARE,
-                 *, keep: bool = True, total_order: bool = False) -> None:  # fmt: skip
+                 *, keep: bool = True, total_order: bool = False,
+                 lowered: dict[tuple[int, int], tuple[e.Effect, ...]] | None = None) -> None:  # fmt: skip
+        """`lowered`: effects that are known already, by thread and node; more are entered as they are met."""
         self.program = program
         self.platform = platform
         self.environment = environment
@@ -97,7 +101,7 @@ class Player(HostTests):
         self._turn = [0] * len(threads)
         self._done = [thread.entry == p.END for thread in threads]
         self._started = [False] * len(threads)
-        self._lowered: dict[tuple[int, int], tuple[e.Effect, ...]] = {}
+        self._lowered = {} if lowered is None else lowered
         self._init_host()
 
     def copy(self) -> Player:
@@ -272,7 +276,8 @@ class Player(HostTests):
 
     def _resolve(self, step: Step, access: p.Access) -> Touched:
         ref = self._memory(step, access.target)
-        return Touched(ref.key, ref.path, self._owner(ref), access.mode == "w", access.same_bytes, access.harm)
+        freed = ref.tenant if not ref.held and ref.tenant is not None and not self.tenants[ref.tenant].refs else None
+        return Touched(ref.key, ref.path, self._owner(ref), access.mode == "w", access.same_bytes, access.harm, freed)
 
     def _capture(self, thread: int, fifo: int) -> Capture:
         """A record at the tail of a stream. It is an item, so it also starts after its call (S2, S19)."""

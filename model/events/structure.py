@@ -87,12 +87,18 @@ def conflicts(structure: Structure) -> list[tuple[int, int]]:
 
 
 def undefined_reads(structure: Structure) -> list[int]:
-    """Accesses that read an allocated block, in val order, before anything was written there for that tenant."""
+    """Accesses that read an allocated block, in val order, before anything was written there for that tenant.
+
+    Through a raw pointer to a freed block any access is one: its bytes may be anybody's by then.
+    """
     written: dict[int, list[Touched]] = {}
     found: list[int] = []
     for index, (_, touched) in enumerate(structure.accesses):
         if touched.tenant is None:
             continue  # made outside the bodies: starts with known content
+        if touched.freed is not None:
+            found.append(index)
+            continue
         if touched.write:
             if not touched.same_bytes:
                 written.setdefault(touched.tenant, []).append(touched)

@@ -18,6 +18,8 @@ class Context(msgspec.Struct, frozen=True):
     thread: p.Thread
     platform: Platform = PLATFORMS["cuda"]
     environment: Environment = BARE
+    _made: dict[int, dict[int, list[p.Operation]]] = msgspec.field(default_factory=dict)
+    """For each thread that was asked about (by its identity): what makes or receives each of its locals."""
 
     def space(self, operand: p.Operand) -> str:
         """Where the bytes live: "pinned" | "pageable" | "device" | "managed"; "" for a received local that may be several."""
@@ -42,16 +44,28 @@ class Context(msgspec.Struct, frozen=True):
             assert isinstance(pool, p.Pool)
             return frozenset((pool.of,))
         found: frozenset[str] = frozenset()
-        for node in thread.nodes:
-            made = node.operation if isinstance(node, p.Do) else None
-            if isinstance(made, p.Alloc) and made.local == operand.id:
+        for made in self._makers(thread).get(operand.id, ()):
+            if isinstance(made, p.Alloc):
                 found |= {made.space}
-            elif isinstance(made, p.View) and made.local == operand.id:
+            elif isinstance(made, p.View):
                 found |= self._spaces(thread, made.base, seen)
-            elif isinstance(made, (p.Get, p.CellGet)) and operand.id in made.locals:
+            elif isinstance(made, (p.Get, p.CellGet)):
                 for giver, value in self._handed_over(made, made.locals.index(operand.id)):
                     found |= self._spaces(giver, value, seen)
         return found
+
+    def _makers(self, thread: p.Thread) -> dict[int, list[p.Operation]]:
+        makers = self._made.get(id(thread))
+        if makers is None:
+            makers = self._made[id(thread)] = {}
+            for node in thread.nodes:
+                made = node.operation if isinstance(node, p.Do) else None
+                if isinstance(made, (p.Alloc, p.View)):
+                    makers.setdefault(made.local, []).append(made)
+                elif isinstance(made, (p.Get, p.CellGet)):
+                    for local in set(made.locals):
+                        makers.setdefault(local, []).append(made)
+        return makers
 
     def _handed_over(self, taken: p.Get | p.CellGet, position: int) -> list[tuple[p.Thread, p.Operand | p.Index]]:
         """What any thread puts where `taken` takes its value at `position` from."""

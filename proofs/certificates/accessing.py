@@ -114,6 +114,13 @@ class Accessing:
                 self.getters[x.queue].add(t)
             if isinstance(x, (p.QueueFull, p.QueueHolds)):
                 self.tested.add(x.queue)
+        steered: dict[int, set[int]] = {}
+        for t, x in parts:
+            if isinstance(x, (p.Advance, p.Last)) and t not in self.setups:
+                steered.setdefault(x.cursor, set()).add(t)
+        shared = [self.program.objects[i].name for i, threads in steered.items() if len(threads) > 1]
+        if shared:
+            raise Unsupported(f"cursor {shared[0]!r} is used by several threads, whose order no edge records")
         self.alone = {i: len(threads) <= 1 for i, threads in users.items()}
 
     def _positions(self, parts: list[tuple[int, Any]]) -> None:
@@ -342,7 +349,7 @@ class Accessing:
         self, w: World, t: int, n: int, first: int, accesses: tuple[p.Access, ...]
     ) -> list[World]:
         """Accesses of the thread itself: after a chosen one it carries the witness (program order)."""
-        worlds = [w]
+        worlds, met = [w], w.met
         for k, access in enumerate(accesses):
             for one in worlds[:]:
                 wit = self.judge(one, t, n, first + k, access, one.tb[t])
@@ -350,6 +357,8 @@ class Accessing:
                     chosen = self._choose(one, wit, access, t, n, first + k)
                     chosen.tb[t] = TRUE
                     worlds.append(chosen)
+        for one in worlds[1:]:
+            one.met = met  # one call does not meet itself
         return worlds
 
     def accessed_by_item(
@@ -358,7 +367,7 @@ class Accessing:
         """Accesses of one device item, reads first: they never conflict with each other, and end with the item."""
         order = sorted(range(len(accesses)), key=lambda k: accesses[k].mode == "w")
         had = w.witness is not None
-        worlds = [w]
+        worlds, met = [w], w.met
         for k in order:
             for one in worlds[:]:
                 mask = one.streams[stream] if had else TRUE  # of the same item: in order, but it may end an epoch
@@ -367,6 +376,8 @@ class Accessing:
                     chosen = self._choose(one, wit, accesses[k], t, n, first + k)
                     chosen.streams[stream] = TRUE
                     worlds.append(chosen)
+        for one in worlds[1:]:
+            one.met = met  # one item does not meet itself
         return worlds
 
     # ------------------------------------------------------------ references and blocks

@@ -172,9 +172,9 @@ class Footprint:
         x, y = a.target, b.target
         if isinstance(x, p.Local) or isinstance(y, p.Local):
             return False
-        if isinstance(x, p.Slot) and isinstance(y, p.Slot) and isinstance(x.index, p.Fixed) and isinstance(y.index, p.Fixed):
-            if x.index.slot != y.index.slot:
-                return True
+        slots = [o.index.slot for o in (x, y) if isinstance(o, p.Slot) and isinstance(o.index, p.Fixed)]
+        if len(set(slots)) == 2:
+            return True
         if isinstance(x.part, p.Named) and isinstance(y.part, p.Named):
             return x.part.name != y.part.name
         if isinstance(x.part, p.Span) and isinstance(y.part, p.Span):
@@ -183,7 +183,7 @@ class Footprint:
 
     def read(self, cls: Class) -> bool:
         """Whether any operation of the design reads memory of the class."""
-        return any(a.mode == "r" for a in self.of_class[cls])
+        return any(not a.mode.startswith("w") for a in self.of_class[cls])
 
     def conflicting(self, cls: Class) -> bool:
         """Whether two accesses of the class may conflict at all, or one may read undefined bytes."""

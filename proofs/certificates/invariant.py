@@ -10,8 +10,8 @@ import time
 from collections import deque
 from typing import NamedTuple
 
-from fencepost.proofs.certificates.relation import Check, Relation, Step
-from fencepost.proofs.certificates.world import TRUE
+from fencepost.proofs.certificates.relation import Relation
+from fencepost.proofs.certificates.world import TRUE, Check, Step
 
 
 class TooLarge(Exception):

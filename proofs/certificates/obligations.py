@@ -52,9 +52,24 @@ def number(value: int, width: int) -> str:
     return f"#x{value:0{width // 4}x}"
 
 
-def _holds(mask: int, width: int) -> str:
-    constant = number(mask, width)
-    return f"(= (bvand b {constant}) {constant})"
+def holds(mask: int) -> str:
+    """That `b` has all bits of a set: one comparison for each run of them, which solvers decide much faster than a mask."""
+    terms = []
+    low = 0
+    while mask >> low:
+        if not mask >> low & 1:
+            low += 1
+            continue
+        high = low
+        while mask >> high + 1 & 1:
+            high += 1
+        terms.append(f"(= ((_ extract {high} {low}) b) {_ones(high - low + 1)})")
+        low = high + 1
+    return terms[0] if len(terms) == 1 else f"(and {' '.join(terms)})"
+
+
+def _ones(width: int) -> str:
+    return f"#b{'1' * width}" if width <= 8 else f"(bvnot (_ bv0 {width}))"
 
 
 def _any(terms: list[str]) -> str:
@@ -149,7 +164,7 @@ def write(relation: Relation, sets: Sets, derived: Derived, label: str) -> Text:
     definitions: dict[str, str] = {}
     for name in (*derived.order, *derived.missing):
         if name in sets:
-            terms = _any([_holds(m, width) for m in sets[name]])
+            terms = _any([holds(m) for m in sets[name]])
             about = _control(relation, name) if name in relation.controls else "nothing leads here"
             definitions[f"inv_{name}"] = f"(define-fun inv_{name} ((b B)) Bool {terms}) ; {about}"
     updates: dict[tuple[int, ...], str] = {}
@@ -188,23 +203,28 @@ def _blocks(obligation: int, terms: list[tuple[str, tuple[str, ...]]]) -> list[B
 
 
 _INVARIANT = re.compile(r"\(define-fun inv_([0-9a-f]{12}) \(\(b B\)\) Bool (.*)\) ; [^;]*$")
-_CONSTANT = re.compile(r"\(= \(bvand b #x([0-9a-f]+)\) #x([0-9a-f]+)\)")
+_RUN = re.compile(r"\(= \(\(_ extract (\d+) (\d+)\) b\) (?:#b1+|\(bvnot \(_ bv0 \d+\)\))\)")
+_SET = re.compile(r"\(and((?: @\d+:\d+)+)\)|(@\d+:\d+)")
 
 
 def read_sets(text: str) -> Sets:
-    """The minimal bit sets of a file. Raises `ValueError` on a line that is no disjunction of bit sets."""
+    """The minimal bit sets of a file. Raises `ValueError` on a line that is no disjunction of bit sets as `holds` writes them."""
     sets: Sets = {}
     for line in text.splitlines():
         if not line.startswith("(define-fun inv_"):
             continue
         found = _INVARIANT.match(line)
-        masks = _CONSTANT.findall(found[2]) if found else []
-        if found is None or not masks or any(a != b for a, b in masks) or found[1] in sets:
+        masks = []
+        for both, alone in _SET.findall(_RUN.sub(r"@\1:\2", found[2]) if found else ""):
+            mask = 0
+            for run in (both or alone).split():
+                high, low = map(int, run[1:].split(":"))
+                mask |= (1 << high + 1) - (1 << low) if low <= high < 100_000 else 0
+            masks.append(mask)
+        # Written again it must be the same text: nothing that was not understood is left over.
+        if found is None or found[1] in sets or _any([holds(mask) for mask in masks]) != found[2] or 0 in masks:
             raise ValueError(f"no disjunction of bit sets: {line[:70]}")
-        rest = _CONSTANT.sub("", found[2]).replace("or", "").strip("() ")
-        if rest:
-            raise ValueError(f"no disjunction of bit sets: {line[:70]}")
-        sets[found[1]] = tuple(sorted(int(a, 16) for a, _ in masks))
+        sets[found[1]] = tuple(masks)
     return sets
 
 

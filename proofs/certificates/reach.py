@@ -252,7 +252,8 @@ def collect(footprint: Footprint, platform: Platform) -> tuple[list[Run], dict[s
         enter(wander(footprint.program, platform, seed, missing))
         idle = 0 if len(missing) < left else idle + 1
     search = Search(footprint)
-    never, unsure = [], []
+    never: list[str] = []
+    unsure: list[str] = []
     for goal in everything:
         if goal in missing:
             found = search.find(goal)

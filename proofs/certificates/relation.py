@@ -42,7 +42,8 @@ class Control(NamedTuple):
 class Relation:
     """The relation of one class (None: control alone), made where it is asked for."""
 
-    def __init__(self, footprint: Footprint, cls: Class | None) -> None:
+    def __init__(self, footprint: Footprint, cls: Class | None, reduce: bool = True) -> None:
+        """Without `reduce` every operation is a stretch: all interleavings, for comparison."""
         self.footprint = footprint
         self.program = footprint.program
         self.cls = cls
@@ -50,7 +51,7 @@ class Relation:
         self.controls: dict[str, Control] = {}
         self._names: dict[tuple[Any, ...], str] = {}
         self._edges: dict[str, tuple[Edge, ...]] = {}
-        self.stops = self._stops()
+        self.stops = self._stops() if reduce else [{END, *range(len(t.nodes))} for t in self.program.threads]
         self.joins = [_joins(thread) for thread in self.program.threads]
         first = self.machine.start()
         self.start = self._enter(first)[0]
@@ -120,7 +121,7 @@ class Relation:
                 result |= {("object", oid) for oid, _ in m.stream_slots if self._on(oid, x)}
             if block and isinstance(x, (p.Alloc, p.View, p.Drop)):
                 result.add(("class", None))
-            if block and isinstance(x, (p.Put, p.Get, p.CellSet, p.CellGet, p.CellClear)) and self._moves_memory(t, x):
+            if block and isinstance(x, (p.Put, p.Get, p.CellSet, p.CellGet, p.CellClear)) and self._moves_memory(x):
                 result.add(("class", None))
             if block and type(x).__name__ == "NoteUse":
                 result.add(("class", None))
@@ -136,14 +137,12 @@ class Relation:
         stream = self.program.objects[oid]
         return isinstance(stream, p.Stream) and stream.gpu == device.gpu and stream.process == device.process
 
-    def _moves_memory(self, t: int, x: Any) -> bool:
-        objects, locals_ = self.program.objects, self.program.threads[t].locals
-        if isinstance(x, p.CellClear) or isinstance(x, p.CellSet):
-            cell = objects[x.cell.id]
-            return isinstance(cell, p.Cell) and p.MEMORY in cell.item
-        if isinstance(x, (p.Get, p.CellGet)):
-            return any(locals_[k].kind == p.MEMORY for k in x.locals)
-        return any(isinstance(v, p.Local) and locals_[v.id].kind == p.MEMORY for v in x.values)
+    def _moves_memory(self, x: Any) -> bool:
+        """Whether an operation on a queue or cell may move references to memory."""
+        if isinstance(x, (p.Put, p.Get)):
+            queue = self.machine.object(x.queue, p.Queue)
+            return any(p.MEMORY in kinds for tag, kinds in queue.items if tag == x.tag)
+        return p.MEMORY in self.machine.object(x.cell.id, p.Cell).item
 
     def _handles(self) -> set[tuple[str, Any]]:
         """What an operation on an event through a local may share with other threads.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 from fencepost.model import events
 from fencepost.model import program as p
-from fencepost.model.platform import Platform
+from fencepost.model.platform import PAGEABLE_D2H, PAGEABLE_H2D, Platform
 from fencepost.proofs.certificates import derive, files, obligations, reach, solvers
 from fencepost.proofs.certificates.files import ClassEntry, Manifest
 from fencepost.proofs.certificates.footprint import Class, Footprint
@@ -79,10 +79,13 @@ def verify(
         stored = p.from_json(files.load_file(directory, files.PROGRAM), f"{directory}/{files.PROGRAM}")
     except ValueError as error:
         raise files.CertificateError(str(error)) from None
-    if not stored == program:  # noqa: SIM201  `!=` of a struct without eq compares identities
+    if stored != program:
         report.failures.append("program: program.json is not the manifest's program")
     platform = _environment(report)
-    footprint = Footprint(program, platform)
+    try:
+        footprint = Footprint(program, platform)
+    except ValueError as error:  # a copy between places that no rule covers
+        raise files.CertificateError(f"{directory}/{files.MANIFEST}: {error}") from None
     _claims(report, footprint, platform)
     passed: set[str] = set()
     chosen: set[tuple[int, int, int]] = set()
@@ -104,7 +107,7 @@ def verify(
                 progress(f"verify: {entry.label}")
             found = _class(report, footprint, cls, claimed, texts[claimed.file], seconds, use)
             if found is not None:
-                relation, derived, class_sets = found
+                derived, class_sets = found
                 chosen |= {one for _, _, edge in derived.edges for one in edge.chosen}
                 spared |= derive.spared(footprint, derived, class_sets)
     except (Unsupported, TooLarge) as stop:
@@ -129,9 +132,14 @@ def _environment(report: Report) -> Platform:
             f"rules: written under rule set {manifest.rules}, this fencepost has {files.rules_version()}; write it again"
         )
     try:
-        return msgspec.convert(manifest.platform, Platform)
+        platform = msgspec.convert(manifest.platform, Platform)
     except msgspec.ValidationError as error:
         raise files.CertificateError(f"platform switches: {error}") from None
+    if derive.switches(platform) != manifest.platform:
+        report.failures.append(f"platform: switches {manifest.platform}, this fencepost has {derive.switches(platform)}")
+    if platform.pageable_h2d not in PAGEABLE_H2D or platform.pageable_d2h not in PAGEABLE_D2H:
+        raise files.CertificateError(f"platform switches: no profile has {manifest.platform}")
+    return platform
 
 
 def _difference(derived: Sequence[object], claimed: Sequence[object]) -> str:
@@ -176,7 +184,7 @@ def _claims(report: Report, footprint: Footprint, platform: Platform) -> None:
 def _class(
     report: Report, footprint: Footprint, cls: Class, claimed: ClassEntry, lines: list[str], seconds: float,
     use: Sequence[str],
-) -> tuple[Relation, Derived, Sets] | None:  # fmt: skip
+) -> tuple[Derived, Sets] | None:  # fmt: skip
     label = claimed.label
     try:
         sets = obligations.read_sets("\n".join(lines))
@@ -185,6 +193,11 @@ def _class(
         return None
     relation = Relation(footprint, cls)
     derived = obligations.derive(relation, sets)
+    if any(mask >> derived.width for row in sets.values() for mask in row):
+        report.failures.append(f"class {label}, invariant: a set has bits that no state has")
+        sets = {name: left for name, row in sets.items() if (left := tuple(m for m in row if not m >> derived.width))}
+        derived = obligations.derive(relation, sets)
+        sets = {name: left for name, row in sets.items() if (left := tuple(m for m in row if not m >> derived.width))}
     text = obligations.write(relation, sets, derived, label)
     states = sum(map(len, sets.values()))
     report.states += states
@@ -196,7 +209,7 @@ def _class(
     report.failures += [f"class {label}, {claimed.file} {what}" for what in itertools.islice(_changed(text, lines), 3)]
     for solver in use:
         _solve(report, solver, label, relation, derived, sets, text, seconds)
-    return relation, derived, sets
+    return derived, sets
 
 
 def _changed(text: Text, lines: list[str]) -> Iterator[str]:

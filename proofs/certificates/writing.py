@@ -69,19 +69,21 @@ def write_certificate(
     return manifest
 
 
-def hazard(program: p.Program, platform: Platform, limits: Limits | None = None) -> tuple[str, Broken] | None:
+def hazard(
+    program: p.Program, platform: Platform, limits: Limits | None = None, reduce: bool = True
+) -> tuple[str, Broken] | None:
     """A second opinion: the first (class, hazard) of the program by the certificates' own relation, None when it has none.
 
-    Pairs that change no value are none. Raises `Unsupported` and `TooLarge`.
+    Pairs that change no value are none; without `reduce` all interleavings are followed. Raises `Unsupported` and `TooLarge`.
     """
     limits = limits or Limits()
     footprint = Footprint(program, platform)
-    broken = fixpoint(Relation(footprint, None), limits)
+    broken = fixpoint(Relation(footprint, None, reduce), limits)
     if isinstance(broken, Broken):
         return "control", broken
     for cls in footprint.classes:
         if footprint.conflicting(cls):
-            broken = fixpoint(Relation(footprint, cls), limits)
+            broken = fixpoint(Relation(footprint, cls, reduce), limits)
             if isinstance(broken, Broken):
                 return cls.label(program), broken
     return None

@@ -45,6 +45,11 @@ class Compiler:
     """Compiles all threads of one program for one location (None: control only, no memory)."""
 
     def __init__(self, setting: Setting, location: Location | None) -> None:
+        if setting.shared_cursor is not None:
+            raise Unsupported(
+                f"{setting.shared_cursor}: which slot it gives depends on their order, which no edge records; "
+                "give each thread its own cursor, or hand the position through a queue"
+            )
         self.setting = setting
         self.program = setting.program
         self.location = location
@@ -101,6 +106,13 @@ class ThreadCompiler:
         def start(s: State) -> None:
             s.streams[stream(s)] |= s.tb[t]
 
+        only = self._only(effect.stream)
+        if only is not None:
+
+            def start_there(s: State, only: int = only) -> None:
+                s.streams[only] |= s.tb[t]
+
+            start = start_there
         return [start, *self._called(stream), *self.memory.item(effect.accesses, stream, self._streams(effect.stream))]
 
     def _called(self, stream: Callable[[State], int]) -> list[Apply]:
@@ -130,11 +142,29 @@ class ThreadCompiler:
             known = 0 if s.calls[i] & PENDING else COMPLETE
             write(s, (s.streams[i] & BIT) | RECORDED | (CALLED if s.tb[t] else 0) | known)
 
-        return [run_tracked if self.o.track else run]
+        if self.o.track:
+            return [run_tracked]
+        only = self._only(effect.stream)
+        if only is None or not isinstance(effect.event, p.Obj):
+            return [run]
+        event = self.layout.event[effect.event.id]
+
+        def run_there(s: State, only: int = only) -> None:
+            bit = s.streams[only] = s.streams[only] | s.tb[t]
+            s.events[event] = bit & BIT
+
+        return [run_there]
 
     def _joinevent(self, effect: e.JoinEvent) -> list[Apply]:
         read, t = self._event_read(effect.event), self.t
         if not self.o.track:
+            if isinstance(effect.event, p.Obj):
+                event = self.layout.event[effect.event.id]
+
+                def join_it(s: State) -> None:
+                    s.tb[t] |= s.events[event] & BIT
+
+                return [join_it]
 
             def join(s: State) -> None:
                 s.tb[t] |= read(s) & BIT
@@ -175,17 +205,30 @@ class ThreadCompiler:
     def _streamjoinsevent(self, effect: e.StreamJoinsEvent) -> list[Apply]:
         stream, read, t = self._stream(effect.stream), self._event_read(effect.event), self.t
 
+        # Without tracking nobody knows whether the event was ever recorded. If not, the wait is no item (S18), so the
+        # stream must not learn what the caller knows; items that the caller enqueues carry it anyhow.
         def run(s: State) -> None:
-            s.streams[stream(s)] |= (read(s) & BIT) | s.tb[t]
+            s.streams[stream(s)] |= read(s) & BIT
 
         def run_tracked(s: State) -> None:
             flags = read(s)
             if flags & RECORDED:  # never recorded: does nothing (S18)
                 i = stream(s)
                 s.streams[i] |= (flags & BIT) | s.tb[t]
-                s.calls[i] |= s.tb[t] | (0 if flags & COMPLETE else PENDING)
+                # Who is told that the stream is busy knows of the wait, and of the record that the wait is for.
+                s.calls[i] |= s.tb[t] | (0 if flags & COMPLETE else PENDING) | (BIT if flags & CALLED else 0)
 
-        return [run_tracked if self.o.track else run]
+        if self.o.track:
+            return [run_tracked]
+        only = self._only(effect.stream)
+        if only is None or not isinstance(effect.event, p.Obj):
+            return [run]
+        event = self.layout.event[effect.event.id]
+
+        def run_there(s: State, only: int = only) -> None:
+            s.streams[only] |= s.events[event] & BIT
+
+        return [run_there]
 
     def _streamjoinsstream(self, effect: e.StreamJoinsStream) -> list[Apply]:
         stream, other, t = self._stream(effect.stream), self._stream(effect.other), self.t
@@ -195,7 +238,7 @@ class ThreadCompiler:
             s.streams[behind] |= s.tb[t]  # the record is an item there
             i = stream(s)
             s.streams[i] |= s.streams[behind]
-            s.calls[i] |= s.tb[t] | (s.calls[behind] & PENDING)
+            s.calls[i] |= s.tb[t] | s.calls[behind]
 
         return [run]
 
@@ -368,12 +411,16 @@ class ThreadCompiler:
 
     def _acquire(self, effect: p.Acquire) -> list[Apply]:
         k, t, edge = self.layout.lock[effect.lock], self.t, BIT if effect.edge else 0
+        lock = self.layout.program.objects[effect.lock]
+        assert isinstance(lock, p.Lock)
+        # Of a semaphore several may be taken at once: who takes one is ordered behind those who gave, not who took.
+        taken = 0 if lock.semaphore or lock.count > 1 else BIT
         self.touches.add(("lock", effect.lock))
 
         def run(s: State) -> None:
             free, bit = s.locks[k]
             s.tb[t] |= bit & edge
-            s.locks[k] = (free - 1, bit | s.tb[t])
+            s.locks[k] = (free - 1, bit | s.tb[t] & taken)
 
         return [run]
 
@@ -610,6 +657,11 @@ class ThreadCompiler:
             return [self.layout.queue_of(operand.id)]
         start = self.layout.stream[operand.id]
         return list(range(start, start + self.layout.depth(operand.id)))
+
+    def _only(self, operand: p.Operand) -> int | None:
+        """The one stream that the operand is always; None if it may be several."""
+        streams = self._streams(operand)
+        return streams[0] if len(streams) == 1 else None
 
     def _event_read(self, operand: p.Operand) -> Callable[[State], int]:
         if isinstance(operand, p.Local):

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
+from fencepost.model.effects import Effect
 from fencepost.model.events import InvalidRun, Player
 from fencepost.model.platform import Environment, Platform
 
 Path = tuple[tuple[int, int, "str | None", bool], ...]
+Lowered = dict[tuple[int, int], tuple[Effect, ...]]
 
 
-def complete(program: p.Program, path: Path, platform: Platform, environment: Environment) -> Run | None:
-    """The run of the whole design along `path`, or None when it cannot be played."""
-    player = Player(program, platform, environment)
+def complete(
+    program: p.Program, path: Path, platform: Platform, environment: Environment, lowered: Lowered | None = None
+) -> tuple[Run, Player] | None:
+    """The run of the whole design along `path` and the player that played it, or None when it cannot be played.
+
+    `lowered`: the effects of the program's nodes, where they are known.
+    """
+    player = Player(program, platform, environment, lowered=lowered)
     steps: list[Step] = []
     skipping: set[int] = set()
     turn = [0] * len(program.threads)
@@ -47,7 +54,7 @@ def complete(program: p.Program, path: Path, platform: Platform, environment: En
         except InvalidRun:
             return None
         steps.append(step)
-    return Run(tuple(steps))
+    return Run(tuple(steps)), player
 
 
 def _reach(program: p.Program, player: Player, thread: int, node: int, steps: list[Step]) -> bool:

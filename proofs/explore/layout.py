@@ -76,6 +76,11 @@ class Layout:
     def __init__(self, program: p.Program, environment: Environment) -> None:
         self.program = program
         self.one_queue = environment.one_queue
+        self.raw_pointers = any(
+            isinstance(n, p.Do) and isinstance(n.operation, p.View) and not n.operation.held
+            for thread in program.threads
+            for n in thread.nodes
+        )
         self.stream: dict[int, int] = {}
         self.event: dict[int, int] = {}
         self.cell: dict[int, int] = {}
@@ -341,6 +346,8 @@ class Layout:
         self.queries = bool(self._all(p.EventQuery, p.StreamQuery))
         self._rare = any(self.turn_cap) or bool(self.pool) or bool(self.askers)
         self._pairs = bool(self.lock) or bool(self.flag) or bool(self.counter)
+        self._flat_bits: dict[tuple[int, ...], int] = {}
+        """Remembered bits of threads, streams and events."""
         self._turned: dict[Any, tuple[Any, ...]] = {}
         self._queue_keys: list[tuple[int, dict[Any, tuple[Any, int, int]]]] = [(i, {}) for i in self.queue]
         self._item_keys: dict[int, dict[Any, tuple[Any, int, int]]] = {i: {} for i in self.queue}
@@ -375,7 +382,7 @@ class Layout:
             )
             s.pools.append((o.size - 1, 0, 0) if tracked else (o.size, 0, 2))
         s.agreed = [((0,) * len(askers), ()) for _, askers in self.askers]
-        s.block = (0, 0, (), True, None) if location is not None and location.kind == "block" else None
+        s.block = (0, 0, (), 1, None) if location is not None and location.kind == "block" else None
         s.witness = s.slot = s.hazard = None
         s.trail = ROOT
         return s
@@ -490,11 +497,11 @@ class Layout:
         control: list[Any] = [tuple(s.pc), w, s.slot, *s.pos]
         if self._rare:
             control += (*s.turns, *s.pools, *s.agreed)
-        for b in s.tb:
-            bits = bits << 1 | b
-        for b in s.streams:
-            bits = bits << 1 | b
         if self.queries:
+            for b in s.tb:
+                bits = bits << 1 | b
+            for b in s.streams:
+                bits = bits << 1 | b
             for b in s.calls:
                 bits = bits << 1 | (b & BIT)
             for flags in s.events:
@@ -502,8 +509,16 @@ class Layout:
             control.append(tuple([b & ~BIT for b in s.calls]))
             control.append(tuple([flags & ~BIT for flags in s.events]))
         else:
-            for flags in s.events:
-                bits = bits << 1 | flags
+            flat = (*s.tb, *s.streams, *s.events)
+            known = self._flat_bits.get(flat)
+            if known is None:
+                known = 0
+                for b in flat:
+                    known = known << 1 | b
+                if len(self._flat_bits) >= MEMO:
+                    self._flat_bits.clear()
+                self._flat_bits[flat] = known
+            bits = bits << len(flat) | known
         for (rows, events), values in zip(self._rows, s.locals, strict=True):
             row = rows.get(values) or self._row_key(rows, values, events)
             control.append(row[0])

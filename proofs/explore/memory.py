@@ -1,7 +1,7 @@
 """Accesses to the guessed location, and the blocks and tokens that may carry it.
 
 Memory values that locals and items hold: 0 = other bytes; 1 = the guessed byte's tenant; 2 = the same through a view
-that the host allocator cannot attribute (S84); ("M", object, slot) = a reference to memory that lives for ever.
+that the host allocator cannot attribute (S84); 3 = a raw pointer to it; ("M", object, slot) = a reference to memory that lives for ever.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ def forks(apply: Apply) -> Apply:
 
 HOST = -1
 """In place of a stream: the thread accesses memory itself."""
+DEFINED, DANGLING = 1, 2
+"""Of a block: the byte holds what its owner wrote; raw pointers may be left from an owner that has freed it."""
+RAW = 3
+"""A raw pointer to the guessed byte: it reaches the byte and counts as no reference. No tenant equals it, or states that
+differ in which local holds the block would be taken for one."""
 ANY_SLOT = -1
 """Slot of an access that covers every slot or index of the location's object."""
 
@@ -124,6 +129,7 @@ class LocationRules:
         blocks = self.location.kind == "block"
         defines = write and not same and self._defines(access.target)
         epochs, met = self.layout.has_same_bytes, self.met
+        pointer = access.target.id if blocks and self.layout.raw_pointers and isinstance(access.target, p.Local) else None
         self.touches.add("location")
 
         def judge(s: State, bit: int) -> list[State] | None:
@@ -131,18 +137,21 @@ class LocationRules:
             if slot is None:
                 return None
             w = s.witness
-            if blocks and s.block is not None and not s.block[3]:
+            if pointer is not None and s.block is not None and s.block[3] & DANGLING and s.locals[t][pointer] == RAW:
+                s.hazard = ("UNDEFINED", node, which)  # a use after the free, in whatever order
+                return None
+            if blocks and s.block is not None and not s.block[3] & DEFINED:
                 if not write:
                     s.hazard = ("UNDEFINED", node, which)
                     return None
                 if defines:
-                    s.block = (*s.block[:3], True, s.block[4])
+                    s.block = (*s.block[:3], s.block[3] | DEFINED, s.block[4])
             if w is None:
                 chosen = s.copy()
                 chosen.witness = Witness(write, same, t, node, which, epochs)
                 chosen.slot = slot
                 if blocks and chosen.block is not None:
-                    chosen.block = (*chosen.block[:3], True, chosen.block[4])
+                    chosen.block = (*chosen.block[:3], chosen.block[3] | DEFINED, chosen.block[4])
                 return [s, chosen]
             if slot != s.slot and slot != ANY_SLOT and s.slot != ANY_SLOT:
                 return None
@@ -193,6 +202,8 @@ class LocationRules:
         judges = [j for j, _ in judged]
         locals_ = [target.id for _, target in judged if isinstance(target, p.Local)]
         t, only = self.t, locals_ if len(locals_) == len(judged) else None
+        known = list(streams)
+        single = known[0] if len(known) == 1 else None
 
         def run(s: State) -> list[State] | None:
             if only is not None:
@@ -203,7 +214,7 @@ class LocationRules:
                 else:
                     return None  # other bytes
             if s.witness is not None:
-                bit = s.streams[stream(s)]
+                bit = s.streams[single if single is not None else stream(s)]
                 for judge in judges:
                     judge(s, bit)
                     if s.hazard is not None and s.hazard[0] != "same bytes":
@@ -255,8 +266,20 @@ class LocationRules:
             for stream in uses:  # an event is recorded there now: an item of the stream (S2)
                 s.streams[stream] |= s.tb[self.t]
                 free |= s.streams[stream]
-            uses, defined = (), True
+            # Nobody reaches a free block, but for raw pointers.
+            uses, defined = (), (defined & DEFINED | self._dangling(s)) if self.layout.raw_pointers else DEFINED
         s.block = (refs, free, uses, defined, owner)
+
+    def _dangling(self, s: State) -> int:
+        """DANGLING when a raw pointer to the block is left somewhere."""
+        threads = self.layout.program.threads
+        kept = [
+            value for row, thread in zip(s.locals, threads, strict=True)
+            for value, info in zip(row, thread.locals, strict=False) if info.kind == p.MEMORY
+        ]  # fmt: skip
+        kept += [value for values, _ in s.cells if values is not None for value in values]
+        kept += [value for items, *_ in s.queues for _tag, _bit, values in items for value in values]
+        return DANGLING if any(value == RAW and value.__class__ is not Tenant for value in kept) else 0
 
     def _set(self, s: State, local: int, value: Any) -> None:
         values = s.locals[self.t]
@@ -277,14 +300,14 @@ class LocationRules:
 
         def run(s: State) -> list[State] | None:
             assert s.block is not None
-            refs, free, _uses, _defined, owner = s.block
+            refs, free, _uses, defined, owner = s.block
             mine = queue(s) if queue is not None else None
             self._set(s, local, 0)
             if refs or (owner is not None and owner != mine):
                 return None
             got = s.copy()
             got.tb[t] |= free
-            got.block = (1, 0, (), s.witness is not None, mine)
+            got.block = (1, 0, (), int(s.witness is not None) | defined & DANGLING, mine)
             self._set(got, local, Tenant(1))
             got.mark(("got", node))
             return [s, got]
@@ -309,7 +332,7 @@ class LocationRules:
                 self.hold(s, (value,))
                 value = Tenant(value if attributed else 2)
             elif value.__class__ is Tenant:
-                value = int(value)  # reaches the byte and counts as no reference
+                value = RAW
             self._set(s, local, value)
 
         return [run]

@@ -35,9 +35,10 @@ def after(node: p.Node) -> list[int]:
     return [n for n in ([node.next] if isinstance(node, p.Do) else [n for _, n in node.branches]) if n >= 0]
 
 
-def _ends(thread: p.Thread) -> bool:
-    """Whether every walk through the thread's nodes ends: no circle within a turn."""
+def circles(thread: p.Thread) -> set[int]:
+    """Nodes that cut every circle within a turn: where a walk through the nodes comes back to itself."""
     state = [0] * len(thread.nodes)  # 1: on the walk, 2: done
+    found: set[int] = set()
     for root in range(len(thread.nodes)):
         walk: list[tuple[int, list[int]]] = []
         at: int | None = root if not state[root] else None
@@ -52,12 +53,12 @@ def _ends(thread: p.Thread) -> bool:
             if left:
                 n = left.pop()
                 if state[n] == 1:
-                    return False
+                    found.add(n)
                 at = n if not state[n] else None
             else:
                 state[node] = 2
                 walk.pop()
-    return True
+    return found
 
 
 def _always(thread: p.Thread, mark: set[int]) -> bool:
@@ -79,7 +80,7 @@ def driven(program: p.Program) -> list[bool]:
     """For each thread whether other threads keep it going: no cycle of the search has its turns alone."""
     threads = program.threads
     result = [False] * len(threads)
-    if len(threads) < 2 or not all(_ends(thread) for thread in threads):
+    if len(threads) < 2 or any(circles(thread) for thread in threads):
         return result
     puts: dict[int, dict[int, set[int]]] = {}
     gets: dict[int, dict[int, set[int]]] = {}

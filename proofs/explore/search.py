@@ -136,6 +136,11 @@ class Search:
         self.setups = [t for t, thread in enumerate(program.threads) if thread.kind == "setup"]
         self.loops = [thread.kind == "loop" for thread in program.threads]
         self.visible = visible(self.code)
+        if sum(thread.kind != "setup" for thread in program.threads) > 1:
+            for t, heads in enumerate(setting.circles):
+                for head in heads:
+                    # A circle within a turn need not pass the start of one: here, too, all threads are expanded.
+                    self.visible[t][self.skip(t, head)] = True
         self.eager = setting.driven if proof else [False] * len(program.threads)
         self.split = location is not None and location.kind != "memory"
         """Whether a macro step ends where paths through the turn meet: then all states share what lies behind."""
@@ -264,12 +269,18 @@ class Search:
             else:
                 yield one
             first = False
+            going: list[State] = []
             for n in results:
                 if n.hazard is not None and n.hazard[0] != "same bytes":
                     yield n
                 elif not (prune and n.hazard is None and self.closed(n)):
-                    count += 1
-                    heapq.heappush(todo, (n.trail[3], count, n))
+                    going.append(n)
+            if not todo and len(going) == 1:
+                one = going[0]
+                continue
+            for n in going:
+                count += 1
+                heapq.heappush(todo, (n.trail[3], count, n))
             if not todo:
                 return
             _, _, one = heapq.heappop(todo)
@@ -341,6 +352,11 @@ class Search:
             straight = self.blocks[t][pc] = self._straight(t, pc)
         nodes, pieces, s.pc[t] = straight
         s.mark((t, nodes), begins, len(nodes))
+        if len(pieces) == 1:  # nothing branches: the last piece ends with no fork
+            for effect in pieces[0][0]:
+                if effect(s) is not None:
+                    raise AssertionError("an effect that branches is not marked so")
+            return [s]
         live = [s]
         ended: list[State] = []
         for plain, fork in pieces:

@@ -12,7 +12,7 @@ from fencepost.proofs import edits
 from fencepost.proofs.explore.fifo import QueueForm, queue_forms
 from fencepost.proofs.explore.flow import Flow
 from fencepost.proofs.explore.layout import Layout, walk
-from fencepost.proofs.explore.reduction import driven
+from fencepost.proofs.explore.reduction import circles, driven
 from fencepost.proofs.explore.slicing import Slicer
 
 
@@ -34,6 +34,7 @@ class Setting:
         self.queries = bool(asked & {p.EventQuery, p.StreamQuery})
         self.slicer = Slicer(program, self.lowered)
         self.driven = driven(program)
+        self.circles = [circles(thread) for thread in program.threads]
         self.flow = Flow(program)
         self._forms: list[QueueForm] | None = None
         self.cursors = {
@@ -42,6 +43,8 @@ class Setting:
             for i, node in enumerate(thread.nodes)
         } if self.layout.has_last else {}
         """The cursors that each node looks at (none that is left out looks at any)."""
+        self.shared_cursor = _shared_cursor(program)
+        """A cursor whose order between threads no edge gives, with the names of the threads; or None."""
 
     @property
     def forms(self) -> list[QueueForm]:
@@ -60,3 +63,16 @@ class Setting:
         other.lowered = {**self.lowered, (t, node): ()}
         other._forms = None
         return other
+
+
+def _shared_cursor(program: p.Program) -> str | None:
+    """A cursor that several threads move or look at: which slot they get tells of the others' moves, and no edge says so."""
+    users: dict[int, list[str]] = {}
+    for thread in program.threads:
+        if thread.kind != "setup":  # setup -> start orders those
+            for cursor in {n.cursor for n in walk(thread.nodes) if isinstance(n, (p.Advance, p.Last))}:
+                users.setdefault(cursor, []).append(thread.name)
+    return next(
+        (f"cursor {program.objects[i].name!r} is used by threads {' and '.join(map(repr, names))}"
+         for i, names in sorted(users.items()) if len(names) > 1), None,
+    )  # fmt: skip

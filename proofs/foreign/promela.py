@@ -74,7 +74,7 @@ class _Model:
                 if o.of != "row":
                     raise NotExported(f"the pool {o.name!r} of memory")
                 continue
-            kind = {p.Memory: "location", p.Event: "event", p.Cell: "cell"}.get(type(o))  # type: ignore[call-overload]
+            kind = {p.Memory: "location", p.Event: "event", p.Cell: "cell"}.get(type(o))
             if kind is not None:
                 self.base[i] = many[kind]
                 many[kind] += depth

@@ -20,6 +20,12 @@ def reduced(program: p.Program) -> p.Program:
     return p.Program(program.name, program.objects, threads)
 
 
+def waited_on(program: p.Program) -> tuple[p.Object | None, ...]:
+    """The objects that decide who can move; None stands for the others."""
+    kinds = (p.Queue, p.Cell, p.Pool, p.Lock, p.Flag, p.Counter, p.Cursor)
+    return tuple(thing if isinstance(thing, kinds) else None for thing in program.objects)
+
+
 def _thread(thread: p.Thread) -> p.Thread:
     links: dict[int, list[tuple[str, int]]] = {}
     keys: dict[int, Hashable] = {}
@@ -38,7 +44,8 @@ def _thread(thread: p.Thread) -> p.Thread:
     links = {number: [(answer, skip[target]) for answer, target in found] for number, found in links.items()}
     entry = skip[thread.entry]
     if entry == p.END:
-        entry = next(iter(links), 0)  # a thread that does nothing others notice still has a node to stand at
+        return _idle(thread)
+    links = {number: links[number] for number in sorted(_reached(entry, links))}
     classes = _refine(links, keys)
     while True:
         single = {
@@ -83,6 +90,17 @@ def _follow(number: int, links: dict[int, list[tuple[str, int]]], keys: dict[int
         seen.add(number)
         number = links[number][0][1]
     return number
+
+
+def _reached(entry: int, links: dict[int, list[tuple[str, int]]]) -> set[int]:
+    seen: set[int] = set()
+    todo = [entry]
+    while todo:
+        number = todo.pop()
+        if number != p.END and number not in seen:
+            seen.add(number)
+            todo += [target for _, target in links[number]]
+    return seen
 
 
 def _through(number: int, single: dict[int, int]) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple
 
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
-from fencepost.proofs.liveness.reduce import reduced
+from fencepost.proofs.liveness.reduce import reduced, waited_on
 from fencepost.proofs.liveness.states import Bounded, Move, Semantics, State
 
 STATES = 50_000
@@ -61,85 +60,106 @@ def search(program: p.Program, limit: int = STATES) -> Liveness:
     when the design has back-pressure, so that states repeat; otherwise at `limit` of them, and says so. A reduced program
     is searched first; only a hang, which needs its run, is searched for in the program itself.
     """
-    small = _search(reduced(program), limit)
-    return small if small.hang is None else _search(program, limit)
+    small = reduced(program)
+    key = (limit, tuple((thread.kind, thread.entry, thread.nodes) for thread in small.threads), waited_on(small))
+    found = _known.get(key)
+    if found is None:
+        if len(_known) >= KNOWN:
+            _known.clear()
+        found = _known[key] = _search(small, limit, alone=True)
+    return found if found.hang is None else _search(program, limit)
 
 
-def _search(program: p.Program, limit: int) -> Liveness:
-    semantics = Semantics(program)
+KNOWN = 256
+"""Reduced programs whose answer is kept: variants of a design often differ in nothing that anybody waits for."""
+
+_known: dict[object, Liveness] = {}
+
+
+def _search(program: p.Program, limit: int, alone: bool = False) -> Liveness:
+    """`alone` looks at fewer states: whether there is a hang stays, but its run is no shortest one."""
+    semantics = Semantics(program, alone)
     start = semantics.start()
-    parents: dict[State, tuple[State, tuple[Move, ...]] | None] = {start: None}
-    before: dict[State, list[State]] = {start: []}
-    free: dict[int, list[State]] = {thread: [] for thread in range(len(program.threads))}
-    """For each thread the states in which it is not blocked."""
-    queue = deque([start])
-    order: list[State] = []
+    states = [start]
+    numbers = {start: 0}
+    parents: list[tuple[int, tuple[Move, ...]]] = [(-1, ())]
+    after: list[list[int]] = []
+    blocked: dict[int, list[int]] = {thread: [] for thread in range(len(program.threads))}
+    """For each thread the states in which it waits."""
     bounded: str | None = None
-    while queue:
-        state = queue.popleft()
-        order.append(state)
-        ready = set(semantics.ready(state))
-        for thread in free:
-            if thread not in ready or semantics.obstacle(state, thread) is None:
-                free[thread].append(state)
+    while len(after) < len(states):
+        number = len(after)
+        state = states[number]
+        following: list[int] = []
+        after.append(following)
+        waits, unknown = [], False
+        ready = semantics.ready(state)
+        only = semantics.alone(state, ready) if alone else None
         for thread in ready:
+            if semantics.obstacle(state, thread) is not None:
+                waits.append(thread)
+                continue
+            if only is not None and thread != only:
+                continue
             try:
-                for moves, after in semantics.successors(state, thread):
-                    if after not in parents:
-                        parents[after] = (state, moves)
-                        before[after] = []
-                        queue.append(after)
-                    before[after].append(state)
+                for moves, then in semantics.successors(state, thread):
+                    to = numbers.setdefault(then, len(states))
+                    if to == len(states):
+                        states.append(then)
+                        parents.append((number, moves))
+                    following.append(to)
             except Bounded as reason:
-                bounded = str(reason)
-                # What lies behind is unknown, so nothing here may be called stuck.
-                for other in free:
-                    free[other].append(state)
-        if len(order) >= limit:
+                bounded, unknown = str(reason), True
+        if not unknown:  # what lies behind is unknown otherwise, so nothing here may be called stuck
+            for thread in waits:
+                blocked[thread].append(number)
+        if len(after) >= limit:
             bounded = f"{limit} states were looked at, and there are more"
-            for rest in queue:
-                for thread in free:
-                    free[thread].append(rest)
             break
-    hopeful = {thread: _backwards(states, before) for thread, states in free.items()}
+    stuck_in: dict[int, list[int]] = {}
+    for thread, waiting in blocked.items():
+        for number in _hopeless(waiting, after):
+            stuck_in.setdefault(number, []).append(thread)
     first: Hang | None = None
-    for state in order:
-        stuck = [t for t in semantics.ready(state) if state not in hopeful[t]]
-        if not stuck:
-            continue
-        hang = _hang(semantics, state, stuck, parents)
+    for number in sorted(stuck_in):
+        state, stuck = states[number], stuck_in[number]
+        hang = _hang(semantics, states, number, stuck, parents)
         first = first or hang
         # A thread may be lost before those that it waits for have stopped too: the report waits for the whole circle.
         running = set(semantics.ready(state)) - set(stuck)
         if not any(running & set(sources) for sources in hang.sources):
-            return Liveness(hang, len(order), bounded)
-    return Liveness(first, len(order), bounded)
+            return Liveness(hang, len(after), bounded)
+    return Liveness(first, len(after), bounded)
 
 
-def _backwards(states: list[State], before: dict[State, list[State]]) -> set[State]:
-    """States from which one of `states` can be reached."""
-    seen = set(states)
-    todo = list(states)
+def _hopeless(waiting: list[int], after: list[list[int]]) -> set[int]:
+    """Those of the states in which a thread waits that lead to none in which it does not."""
+    left = set(waiting)
+    before: dict[int, list[int]] = {}
+    todo: list[int] = []
+    for number in waiting:
+        if all(to in left for to in after[number]):
+            for to in after[number]:
+                before.setdefault(to, []).append(number)
+        else:
+            todo.append(number)
     while todo:
-        for earlier in before.get(todo.pop(), ()):
-            if earlier not in seen:
-                seen.add(earlier)
-                todo.append(earlier)
-    return seen
+        number = todo.pop()
+        if number in left:
+            left.discard(number)
+            todo += before.get(number, ())
+    return left
 
 
 def _hang(
-    semantics: Semantics, state: State, stuck: list[int],
-    parents: dict[State, tuple[State, tuple[Move, ...]] | None],
-) -> Hang:  # fmt: skip
-    moves: list[Move] = []
-    now = state
-    while True:
-        origin = parents[now]
-        if origin is None:
-            break
-        now, done = origin
-        moves[:0] = done
+    semantics: Semantics, states: list[State], number: int, stuck: list[int], parents: list[tuple[int, tuple[Move, ...]]]
+) -> Hang:
+    state = states[number]
+    path: list[tuple[Move, ...]] = []
+    while number > 0:
+        number, done = parents[number]
+        path.append(done)
+    moves = [move for done in reversed(path) for move in done]
     program = semantics.program
     turns = [0] * len(program.threads)
     for move in moves:

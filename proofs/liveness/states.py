@@ -7,7 +7,7 @@ the next one that touches what another thread touches; only these interleave.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import lcm
 from typing import Any, NamedTuple
 
@@ -46,6 +46,11 @@ class State(NamedTuple):
     agreed: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = ()
 
 
+Block = Callable[[State], "int | None"]
+Run = Callable[[State], "list[tuple[str | None, State]]"]
+Change = Callable[[State], "tuple[Value, ...]"]
+
+
 class Bounded(Exception):
     """Something counts beyond what can be followed; `args[0]` says what."""
 
@@ -53,7 +58,8 @@ class Bounded(Exception):
 class Semantics:
     """Successors of states of one program. Reads the program alone; no engine's code is used."""
 
-    def __init__(self, program: p.Program) -> None:
+    def __init__(self, program: p.Program, alone: bool = False) -> None:
+        """`alone`: what no order of other threads' steps can change is run without theirs in between (see `alone`)."""
         self.program = program
         self.threads = program.threads
         self._cells = {i: c for i, c in enumerate(program.objects) if isinstance(c, p.Cell)}
@@ -64,9 +70,14 @@ class Semantics:
         self._goals = self._counter_goals()
         self._counters = {i for i, thing in enumerate(program.objects) if isinstance(thing, p.Counter)}
         self._waiters = [number for number, thread in enumerate(self.threads) if _waits_by_turn(thread)]
-        self.kept: list[int] = []
+        self._setups = [number for number, thread in enumerate(self.threads) if thread.kind == "setup"]
+        self._others = [number for number, thread in enumerate(self.threads) if thread.kind != "setup"]
+        self._counting = bool(self._below or self._waiters or self._counters) or self._period > 1
+        """Whether turns or counters matter."""
+        self._first = self._objects()
+        self.kept = list(self._first)
         """Objects that are followed, by their number in the program."""
-        self._place: dict[int, int] = {}
+        self._place = {number: place for place, number in enumerate(self.kept)}
         self._agreed = sorted(
             {q.name for t in self.threads for q in _questions(t) if isinstance(q, p.Choose) and q.agreed}
         )
@@ -74,6 +85,13 @@ class Semantics:
             name: [i for i, t in enumerate(self.threads) if any(isinstance(q, p.Choose) and q.name == name for q in _questions(t))]
             for name in self._agreed
         }
+        self._visible: list[list[bool]] = []
+        self._blocks: list[list[Block | None]] = []
+        self._runs: list[list[Run]] = []
+        self._compile()
+        self._commuting: list[list[bool]] = [[False] * len(row) for row in self._visible]
+        if alone:
+            self._find_commuting()
 
     def _counter_goals(self) -> dict[int, int]:
         """Counter -> the greatest constant that a wait or test compares it with; -1 when a wait compares it with a turn."""
@@ -91,8 +109,14 @@ class Semantics:
 
     def start(self) -> State:
         """All objects as they are made; loops and scripts wait until the setups are done."""
+        count = len(self.threads)
+        return State(
+            tuple(thread.entry for thread in self.threads), (0,) * count, ((),) * count, tuple(self._first.values()),
+            tuple((name, (), (0,) * len(self._askers[name])) for name in self._agreed),
+        )  # fmt: skip
+
+    def _objects(self) -> dict[int, Value]:
         objects: dict[int, Value] = {}
-        self.kept.clear()
         for number, thing in enumerate(self.program.objects):
             if isinstance(thing, p.Queue):
                 objects[number] = ()
@@ -108,112 +132,181 @@ class Semantics:
                 objects[number] = 0
             elif isinstance(thing, p.Cursor) and self._tracked:
                 objects[number] = thing.depth - 1
-        self.kept.extend(objects)
-        self._place = {number: place for place, number in enumerate(objects)}
-        count = len(self.threads)
-        return State(
-            tuple(thread.entry for thread in self.threads), (0,) * count, ((),) * count, tuple(objects.values()),
-            tuple((name, (), (0,) * len(self._askers[name])) for name in self._agreed),
-        )  # fmt: skip
+        return objects
 
     # ------------------------------------------------------------ successors
 
-    def ready(self, state: State) -> Iterator[int]:
+    def ready(self, state: State) -> list[int]:
         """Threads that have not ended and may run: setups first, one after the other."""
-        for number, thread in enumerate(self.threads):
-            if thread.kind == "setup" and state.at[number] != p.END:
-                yield number
-                return
-        for number, thread in enumerate(self.threads):
-            if thread.kind != "setup" and state.at[number] != p.END:
-                yield number
+        at = state.at
+        for number in self._setups:
+            if at[number] != p.END:
+                return [number]
+        return [number for number in self._others if at[number] != p.END]
 
     def obstacle(self, state: State, thread: int) -> int | None:
         """The object that the thread waits for in this state; None when it can move."""
-        node = self.threads[thread].nodes[state.at[thread]]
-        what = node.operation if isinstance(node, p.Do) else node.question
-        objects, place = state.objects, self._place
-        if isinstance(what, p.Put):
-            queue = self.program.objects[what.queue]
-            assert isinstance(queue, p.Queue)
-            return what.queue if len(_tags(objects[place[what.queue]])) >= queue.capacity else None
-        if isinstance(what, p.Get):
-            tags = _tags(objects[place[what.queue]])
-            return what.queue if not tags or tags[0] != what.tag else None
-        if isinstance(what, p.QueueTag):
-            return what.queue if not objects[place[what.queue]] else None
-        if isinstance(what, p.Take):
-            return what.pool if objects[place[what.pool]] == 0 else None
-        if isinstance(what, p.Acquire):
-            return what.lock if objects[place[what.lock]] == 0 else None
-        if isinstance(what, p.FlagWait):
-            return what.flag if not objects[place[what.flag]] else None
-        if isinstance(what, p.CounterWait):
-            goal = what.value + (state.turns[thread] if what.per_turn else 0)
-            return what.counter if int(objects[place[what.counter]]) < goal else None
-        return None
+        blocked = self._blocks[thread][state.at[thread]]
+        return None if blocked is None else blocked(state)
 
     def successors(self, state: State, thread: int) -> Iterator[tuple[tuple[Move, ...], State]]:
         """What the thread can do next: one shared operation, then all of its own up to the next shared one.
 
         Each is the steps and the state after them. Empty when the thread waits.
         """
-        if self.obstacle(state, thread) is not None:
+        blocks = self._blocks[thread]
+        blocked = blocks[state.at[thread]]
+        if blocked is not None and blocked(state) is not None:
             return
+        entry, visible, runs = self.threads[thread].entry, self._visible[thread], self._runs[thread]
         todo: list[tuple[tuple[Move, ...], State]] = [((), state)]
         while todo:
             moves, now = todo.pop()
-            node_id = now.at[thread]
-            if moves and (node_id == p.END or self._visible(thread, node_id) or self._is_entry(thread, now, moves)):
+            number = now.at[thread]
+            # A whole turn without a shared operation ends the run of own steps, too: others get their chance.
+            if moves and (
+                number == p.END or number == entry or visible[number]
+                or (blocks[number] is not None and blocks[number](now) is not None)  # type: ignore[misc]
+            ):  # fmt: skip
                 yield moves, now
                 continue
-            for answer, after in reversed(list(self._step(now, thread))):
-                todo.append(((*moves, Move(thread, node_id, answer)), after))
+            for answer, after in reversed(runs[number](now)):
+                todo.append(((*moves, Move(thread, number, answer)), after))
 
-    def _is_entry(self, thread: int, state: State, moves: tuple[Move, ...]) -> bool:
-        """A whole turn without a shared operation ends the run of own steps: others get their chance."""
-        return state.at[thread] == self.threads[thread].entry and len(moves) > 0
+    def alone(self, state: State, ready: list[int]) -> int | None:
+        """A thread whose next steps commute with whatever the others do, and which they cannot disable; None if there is none.
 
-    def _visible(self, thread: int, node_id: int) -> bool:
-        node = self.threads[thread].nodes[node_id]
-        what = node.operation if isinstance(node, p.Do) else node.question
+        A wait that can be lost, or ended, can be so with those steps done first. None at the start of its turn: each
+        thread passes it on every cycle, so that every cycle has a state from which all threads move.
+        """
+        for thread in ready:
+            number = state.at[thread]
+            if self._commuting[thread][number] and number != self.threads[thread].entry:
+                blocked = self._blocks[thread][number]
+                if blocked is None or blocked(state) is None:
+                    return thread
+        return None
+
+    def _find_commuting(self) -> None:
+        """The one putter and the one getter of a queue commute where both can move: they work at its two ends. Only a
+        test by the other side tells their order."""
+        users: dict[tuple[str, int], set[int]] = {}
+        whats = [[n.operation if isinstance(n, p.Do) else n.question for n in thread.nodes] for thread in self.threads]
+        for thread, row in enumerate(whats):
+            for what in row:
+                users.setdefault((_end(what), getattr(what, "queue", -1)), set()).add(thread)
+        for thread, row in enumerate(whats):
+            if not _turn_ends(self.threads[thread]):
+                continue  # it need not pass the start of a turn
+            for number, what in enumerate(row):
+                end = _end(what)
+                if end in ("put", "get"):
+                    queue = what.queue  # type: ignore[union-attr]
+                    others = users.get(("test", queue), set()) - {thread}
+                    if len(users[end, queue]) == 1 and not others:
+                        self._commuting[thread][number] = True
+                        self._visible[thread][number] = False
+                elif not self._visible[thread][number]:
+                    self._commuting[thread][number] = True
+
+    def _is_visible(self, what: p.Operation | p.Question) -> bool:
         return isinstance(what, SHARED) or (isinstance(what, p.Choose) and what.agreed) or (
             self._tracked and isinstance(what, p.Advance)
         )  # fmt: skip
 
-    def _step(self, state: State, thread: int) -> Iterator[tuple[str | None, State]]:
-        node = self.threads[thread].nodes[state.at[thread]]
-        if isinstance(node, p.Do):
-            yield None, self._goto(self._done(state, thread, node.operation), thread, node.next)
-            return
-        branches = dict(node.branches)
-        for answer in self._answers(state, thread, node.question):
-            if answer in branches:
-                yield answer, self._goto(self._answered(state, thread, node.question, answer), thread, branches[answer])
+    def _compile(self) -> None:
+        """For each thread and node: whether others can notice it, what it waits for, and what it does."""
+        for thread, source in enumerate(self.threads):
+            what = [node.operation if isinstance(node, p.Do) else node.question for node in source.nodes]
+            self._visible.append([self._is_visible(one) for one in what])
+            self._blocks.append([self._block(thread, one) for one in what])
+            self._runs.append([self._run(thread, node) for node in source.nodes])
 
-    def _goto(self, state: State, thread: int, node: int) -> State:
-        turns, indices = state.turns, state.indices
-        if node == p.END:
-            indices = _put(indices, thread, ())
-            if self.threads[thread].kind == "loop":
-                node = self.threads[thread].entry
+    def _block(self, thread: int, what: p.Operation | p.Question) -> Block | None:
+        """What says which object a node waits for; None for a node that never waits."""
+        if isinstance(what, (p.Put, p.Get, p.QueueTag)):
+            queue, at = what.queue, self._place[what.queue]
+            if isinstance(what, p.Put):
+                thing = self.program.objects[queue]
+                assert isinstance(thing, p.Queue)
+                capacity = thing.capacity
+                return lambda s: queue if len(s.objects[at]) >= capacity else None
+            if isinstance(what, p.Get):
+                tag = what.tag
+                return lambda s: queue if not s.objects[at] or s.objects[at][0] != tag else None
+            return lambda s: queue if not s.objects[at] else None
+        if isinstance(what, p.CounterWait):
+            counter, at, value, per_turn = what.counter, self._place[what.counter], what.value, what.per_turn
+            return lambda s: counter if s.objects[at] < value + (s.turns[thread] if per_turn else 0) else None
+        if isinstance(what, (p.Take, p.Acquire, p.FlagWait)):
+            number = what.pool if isinstance(what, p.Take) else what.lock if isinstance(what, p.Acquire) else what.flag
+            at = self._place[number]
+            return lambda s: None if s.objects[at] else number
+        return None
+
+    def _run(self, thread: int, node: p.Node) -> Run:
+        """What a node does: the answers and the states behind them."""
+        if isinstance(node, p.Do):
+            change, go = self._change(thread, node.operation), self._goto(thread, node.next)
+            if change is None:
+                return lambda s: [(None, go(s, s.objects))]
+            if isinstance(node.operation, p.Advance):
+                return lambda s: [(None, go(self._advanced(s, thread, node.operation), change(s)))]
+            return lambda s: [(None, go(s, change(s)))]
+        question = node.question
+        ways = {answer: self._goto(thread, target) for answer, target in node.branches}
+        if isinstance(question, p.TryLock) or (isinstance(question, p.Choose) and question.agreed):
+
+            def asked(s: State) -> list[tuple[str | None, State]]:
+                result: list[tuple[str | None, State]] = []
+                for answer in self._answers(s, thread, question):
+                    if answer in ways:
+                        after = self._answered(s, thread, question, answer)
+                        result.append((answer, ways[answer](after, after.objects)))
+                return result
+
+            return asked
+        return lambda s: [(answer, ways[answer](s, s.objects)) for answer in self._answers(s, thread, question) if answer in ways]
+
+    def _goto(self, thread: int, node: int) -> Callable[[State, tuple[Value, ...]], State]:
+        """The thread goes on at `node`, with these objects."""
+        ends, behind = node == p.END, thread + 1
+        if ends and self.threads[thread].kind == "loop":
+            node = self.threads[thread].entry
+        here = (node,)
+        if not self._counting and not self._tracked:
+
+            def go(s: State, objects: tuple[Value, ...]) -> State:
+                at = s.at
+                return State(at[:thread] + here + at[behind:], s.turns, s.indices, objects, s.agreed)
+
+            return go
+        turned = ends and self.threads[thread].kind == "loop"
+
+        def count(s: State, objects: tuple[Value, ...]) -> State:
+            at, turns, indices = s.at, s.turns, s.indices
+            if ends:
+                indices = _put(indices, thread, ())
+            if turned:
                 turns = _put(turns, thread, turns[thread] + 1)
-        return self._normal(state._replace(at=_put(state.at, thread, node), turns=turns, indices=indices))
+            return self._normal(State(at[:thread] + here + at[behind:], turns, indices, objects, s.agreed))
+
+        return count
 
     def _normal(self, state: State) -> State:
         """Turns and counters without what no test can tell apart, so that states repeat."""
-        turns = tuple(
+        turns = tuple([
             turn if number in self._waiters or turn < self._below else self._below + (turn - self._below) % self._period
             for number, turn in enumerate(state.turns)
-        )
+        ])  # fmt: skip
         objects = state.objects
         if self._counters:
-            objects = tuple(
+            objects = tuple([
                 min(value, self._goals.get(number, 0))
                 if number in self._counters and self._goals.get(number, 0) >= 0
                 else value
                 for number, value in zip(self.kept, objects, strict=True)
-            )
+            ])  # fmt: skip
         if self._waiters:
             objects, turns = self._relative(objects, turns)
         return state._replace(objects=objects, turns=turns)
@@ -241,42 +334,54 @@ class Semantics:
 
     # ------------------------------------------------------------ operations and questions
 
-    def _done(self, state: State, thread: int, what: p.Operation) -> State:
-        objects, place = list(state.objects), self._place
-        if isinstance(what, p.Put):
-            objects[place[what.queue]] = (*_tags(objects[place[what.queue]]), what.tag)
-        elif isinstance(what, p.Get):
-            objects[place[what.queue]] = _tags(objects[place[what.queue]])[1:]
-        elif isinstance(what, (p.CellSet, p.CellGet, p.CellClear)):
+    def _change(self, thread: int, what: p.Operation) -> Change | None:
+        """What an operation makes of the objects; None when it changes none."""
+        if isinstance(what, (p.CellSet, p.CellGet, p.CellClear)):
             if isinstance(what, p.CellGet) and not what.take:
-                return state
-            flags = list(objects[place[what.cell.id]])
-            flags[self._slot(state, thread, what.cell)] = isinstance(what, p.CellSet)
-            objects[place[what.cell.id]] = tuple(flags)
-        elif isinstance(what, p.Take):
-            objects[place[what.pool]] = int(objects[place[what.pool]]) - 1
-        elif isinstance(what, p.Give):
+                return None
+            at, full, cell = self._place[what.cell.id], isinstance(what, p.CellSet), what.cell
+            if not isinstance(cell, p.Slot) and (self._cells[cell.id].depth or 1) == 1:
+                return _changed(at, lambda _: (full,))
+            return lambda s: _put(s.objects, at, _put(s.objects[at], self._slot(s, thread, cell), full))
+        if isinstance(what, p.Put):
+            item = (what.tag,)
+            return _changed(self._place[what.queue], lambda tags: tags + item)
+        if isinstance(what, p.Get):
+            return _changed(self._place[what.queue], lambda tags: tags[1:])
+        if isinstance(what, p.Take):
+            return _changed(self._place[what.pool], lambda free: free - 1)
+        if isinstance(what, p.Give):
             # Given behind an event: the event's work ends, so the token is free sooner or later.
             pool = self.program.objects[what.pool]
             assert isinstance(pool, p.Pool)
-            objects[place[what.pool]] = min(pool.size, int(objects[place[what.pool]]) + 1)
-        elif isinstance(what, p.Acquire):
-            objects[place[what.lock]] = int(objects[place[what.lock]]) - 1
-        elif isinstance(what, p.Unlock):
-            objects[place[what.lock]] = self._unlocked(objects[place[what.lock]], what.lock)
-        elif isinstance(what, (p.FlagSet, p.FlagClear)):
-            objects[place[what.flag]] = isinstance(what, p.FlagSet)
-        elif isinstance(what, p.CounterAdd):
-            objects[place[what.counter]] = int(objects[place[what.counter]]) + what.amount
-        elif isinstance(what, p.Advance) and self._tracked:
-            cursor = self.program.objects[what.cursor]
-            assert isinstance(cursor, p.Cursor)
-            position = (int(objects[place[what.cursor]]) + 1) % cursor.depth
-            objects[place[what.cursor]] = position
-            state = self._remember(state, thread, what.local, position)
-        else:
-            return state
-        return state._replace(objects=tuple(objects))
+            size = pool.size
+            return _changed(self._place[what.pool], lambda free: min(size, free + 1))
+        if isinstance(what, p.Acquire):
+            return _changed(self._place[what.lock], lambda count: count - 1)
+        if isinstance(what, p.Unlock):
+            lock = what.lock
+            return _changed(self._place[lock], lambda count: self._unlocked(count, lock))
+        if isinstance(what, (p.FlagSet, p.FlagClear)):
+            value = isinstance(what, p.FlagSet)
+            return _changed(self._place[what.flag], lambda _: value)
+        if isinstance(what, p.CounterAdd):
+            amount = what.amount
+            return _changed(self._place[what.counter], lambda count: count + amount)
+        if isinstance(what, p.Advance) and self._tracked:
+            depth = self._depth(what.cursor)
+            return _changed(self._place[what.cursor], lambda position: (position + 1) % depth)
+        return None
+
+    def _depth(self, cursor: int) -> int:
+        thing = self.program.objects[cursor]
+        assert isinstance(thing, p.Cursor)
+        return thing.depth
+
+    def _advanced(self, state: State, thread: int, what: p.Operation) -> State:
+        """The position that the cursor gets is an index of this turn."""
+        assert isinstance(what, p.Advance)
+        position = (int(state.objects[self._place[what.cursor]]) + 1) % self._depth(what.cursor)
+        return self._remember(state, thread, what.local, position)
 
     def _unlocked(self, value: Value, lock: int) -> int:
         thing = self.program.objects[lock]
@@ -358,6 +463,36 @@ class Semantics:
         return state._replace(agreed=tuple(entries))
 
 
+def _turn_ends(thread: p.Thread) -> bool:
+    """Whether no circle of nodes lies within a turn: nodes without a way out are taken away until none is left."""
+    into: dict[int, list[int]] = {}
+    left: dict[int, int] = {}
+    for number, node in enumerate(thread.nodes):
+        targets = {node.next} if isinstance(node, p.Do) else {target for _, target in node.branches}
+        targets.discard(p.END)
+        left[number] = len(targets)
+        for target in targets:
+            into.setdefault(target, []).append(number)
+    todo = [number for number, count in left.items() if count == 0]
+    gone = 0
+    while todo:
+        gone += 1
+        for number in into.get(todo.pop(), ()):
+            left[number] -= 1
+            if left[number] == 0:
+                todo.append(number)
+    return gone == len(thread.nodes)
+
+
+def _end(what: p.Operation | p.Question) -> str:
+    """At which end of a queue something works; "" if at none."""
+    if isinstance(what, p.Put):
+        return "put"
+    if isinstance(what, (p.Get, p.QueueTag)):
+        return "get"
+    return "test" if isinstance(what, (p.QueueFull, p.QueueHolds)) else ""
+
+
 def _questions(thread: p.Thread) -> Iterator[p.Question]:
     return (node.question for node in thread.nodes if isinstance(node, p.Ask))
 
@@ -371,6 +506,17 @@ def _waits_by_turn(thread: p.Thread) -> bool:
 def _tags(value: Value) -> tuple[str, ...]:
     assert isinstance(value, tuple)
     return value
+
+
+def _changed(place: int, new: Callable[[Value], Value]) -> Change:
+    """The objects with a new value of one of them."""
+    behind = place + 1
+
+    def change(s: State) -> tuple[Value, ...]:
+        objects = s.objects
+        return objects[:place] + (new(objects[place]),) + objects[behind:]
+
+    return change
 
 
 def _put(values: tuple[Any, ...], place: int, value: object) -> tuple[Any, ...]:

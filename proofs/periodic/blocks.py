@@ -69,7 +69,8 @@ def _pair(graph: Graph, owner: Op, x: Touch, y: Touch, steps: Poly, there: Walk,
 
 def _name(graph: Graph, op: Op) -> str:
     local: Any = op.operation
-    return graph.program.threads[op.thread].locals[local.local].name
+    name: str = graph.program.threads[op.thread].locals[local.local].name
+    return name
 
 
 def _shares(graph: Graph, old: Op, new: Op) -> bool:
@@ -131,9 +132,10 @@ def _ends(graph: Graph, holder: Op, local: int, since: End, depth: int) -> list[
                 continue  # a reference that may not be there keeps nothing
             ends += _cell_ends(graph, op, since, depth)
         if isinstance(operation, p.Put) and p.Local(local) in operation.values and not op.optional:
-            (get,) = [o for o in graph.by_type.get(p.Get, ()) if o.operation.queue == operation.queue] or [None]  # type: ignore[union-attr]
-            if get is None or get.thread != op.thread or get.optional:
-                raise Refused("a block is handed to another thread")
+            gets = [o for o in graph.by_type.get(p.Get, ()) if o.operation.queue == operation.queue]  # type: ignore[union-attr]
+            if len(gets) != 1 or gets[0].thread != op.thread or gets[0].optional:
+                raise Refused("a block is handed to another thread, or received at several places")
+            get = gets[0]
             assert isinstance(get.operation, p.Get)
             received = get.operation.locals[operation.values.index(p.Local(local))]
             ends += _ends(graph, get, received, (since[0] + get.start - op.start, get.place), depth + 1)

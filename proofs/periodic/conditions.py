@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from fencepost.model import program as p
 from fencepost.model.platform import PLATFORMS, Platform
 from fencepost.proofs.periodic import blocks
 from fencepost.proofs.periodic.decide import (
@@ -173,11 +174,8 @@ def strategies(
         answers = work.pop()
         try:
             graph = Graph(program, region, answers, platform)
-            wrong = [
-                put
-                for put in (op.operation for one in graph.plans for op in one.ops)
-                if type(put).__name__ == "Put" and answers.get(("tag", program.objects[put.queue].name), put.tag) != put.tag
-            ]
+            puts = [op.operation for one in graph.plans for op in one.ops if isinstance(op.operation, p.Put)]
+            wrong = any(answers.get(("tag", program.objects[put.queue].name), put.tag) != put.tag for put in puts)
             found.append((answers, "an item of another tag than is put" if wrong else graph))
         except NeedChoice as need:
             work += [{**answers, need.key: option} for option in reversed(need.options)]
@@ -243,7 +241,7 @@ def _region(one: Traced, clock: _Clock) -> Part:
 def _hang(graph: Graph, signs: Signs) -> str | None:
     """A cycle of weight <= 0: its operations wait for each other for ever. Narrows the region to what decides that."""
     waits = {target for n, edges in enumerate(graph.out) for target, _ in edges if graph.nodes[n].agent != graph.nodes[target].agent}
-    for number in sorted(waits):
+    for number in sorted(waits | graph.joined):
         node = graph.nodes[number]
         if node.agent[0] != "thread":
             continue
@@ -343,7 +341,7 @@ def simplified(formula: Formula, facts: list[Any], clock: _Clock) -> Formula:
             rest = [other for other in kept if other != one]
             if clock.none([*facts, z3_of(one), z3.Not(z3_of(either(rest)))], SIMPLIFY):
                 kept = rest
-        formula = either(kept)
+        formula = either(simplified(one, facts, clock) if isinstance(one, All) else one for one in kept)
         if clock.none([*facts, z3.Not(z3_of(formula))], SIMPLIFY):
             return TRUE
         return formula

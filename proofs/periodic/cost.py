@@ -396,10 +396,10 @@ def _wait_name(timed: CostGraph, op: Any) -> str:
         what = program.threads[op.thread].locals[target.id].name
     elif target is not None:
         what = program.objects[target.id].name
-    verb = {p.EventSync: "synchronize", p.StreamSync: "synchronize", p.DeviceSync: "synchronize"}.get(type(operation), "")
+    verb = "synchronize" if isinstance(operation, (p.EventSync, p.StreamSync, p.DeviceSync)) else "item"
     if isinstance(operation, (p.StreamWaitEvent, p.WaitStream)):
         return f"{program.objects[operation.stream.id].name}.wait({what})"
-    return f"{what}.{verb or 'item'}()"
+    return f"{what}.{verb}()"
 
 
 def _terms(count: Mapping[int, int], names: Mapping[int, str], steps: int) -> str:
@@ -438,10 +438,10 @@ def _wait(
         free.setdefault(" or ".join(ways) if ways else "never")
         more = more or [_terms(one.count, timed.names, one.steps)]
         otherwise.setdefault(f"min({', '.join(more)})" if len(more) > 1 else more[0])
-    figures = (None, None)
+    figures: tuple[float | None, float | None] = (None, None)
     if timed.known and whole is not None:
-        lower = rest[0] if rest is not None else Fraction(0)
-        figures = (float(lower), float(whole[0] - lower))  # type: ignore[assignment]
+        less = rest[0] if rest is not None else Fraction(0)
+        figures = (float(less), float(whole[0] - less))
     return WaitCost(
         _wait_name(timed, op), _place(timed.program, op), tuple(free), tuple(otherwise), figures[0], figures[1],
         (op.thread, op.node),
@@ -480,4 +480,4 @@ def _loads(timed: CostGraph, seconds: Mapping[int, Fraction]) -> list[tuple[str,
             target = isinstance(operation, p.Item) or context.space(operation.dst) in host
             kind = "d2d" if not source and not target else "h2d" if source else "d2h"
             total[kind] = total.get(kind, Fraction(0)) + seconds[n]
-    return [(f"copies {kind}", float(value)) for kind, value in sorted(total.items())]
+    return [(f"copies {kind}", float(load)) for kind, load in sorted(total.items())]

@@ -10,7 +10,6 @@ from fencepost.model.program import Data
 from fencepost.proofs.periodic.symbols import Fact, Poly
 
 
-
 class _Limit:
     """Most time for one question to Z3."""
 
@@ -134,7 +133,7 @@ def holds(formula: Formula, values: Mapping[str, int]) -> bool:
     if isinstance(formula, Some):
         return any(holds(one, values) for one in formula.parts)
     if isinstance(formula, Multiple):
-        return formula.what.at(values) % formula.of.at(values) == 0
+        return bool(formula.what.at(values) % formula.of.at(values) == 0)
     left, right = formula.left.at(values), formula.right.at(values)
     return bool(left >= right if isinstance(formula, AtLeast) else left == right)
 

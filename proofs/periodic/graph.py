@@ -82,6 +82,8 @@ class Graph:
         self.nodes: list[Node] = []
         self.out: list[list[tuple[int, Poly]]] = []
         self.touches: list[Touch] = []
+        self.joined: set[int] = set()
+        """Puts and gets: nodes that a queue makes wait."""
         self.effects: list[tuple[Op, list[fx.Effect]]] = [
             (op, list(lower(op.operation, self.contexts[op.thread]))) for one in self.plans for op in one.ops
         ]
@@ -466,6 +468,7 @@ class Graph:
                 continue
             put, get, capacity = puts[0], gets[0], poly_of(found.capacity)
             source, target = self.hosts[put.thread, put.node], self.hosts[get.thread, get.node]
+            self.joined |= {source.number, target.number}
             self._edge(source, target, get.start - put.start)
             self._edge(target, source, capacity + put.start - get.start)
             if put.thread == get.thread and put.cls != get.cls:

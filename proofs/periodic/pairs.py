@@ -141,22 +141,26 @@ def _closed(pair: Pair, wx: Where, wy: Where) -> Formula:
     rotating = pair.x.node.period
     turns = [shift == ZERO and any(w in (ZERO, rotating) for w in walk.rotating) for walk in (pair.there, pair.back)]
     alike = [Multiple(d, rotating) if rotating is not None and turn else FALSE for turn in turns]
-    zero = TRUE
+    zero: Formula = TRUE
     if pair.x is not pair.y:
         zero = either([at_least(ZERO, h) for h in highs] + [at_least(low, ZERO) for low in lows])
         if any(turns):
             zero = TRUE
-    after = either([at_least(d, h) for h in highs] + alike[:1])
-    first = [low.constant for low in lows if low.constant is not None and low.constant > 0]
-    if first:  # ordered up to `first`: the first multiple of D behind it decides
-        least = max(first)
-        small = [
-            both([at_least(Poly.of(k), d), at_least(d, Poly.of(k)), either([at_least(Poly.of(k * (least // k + 1)), h) for h in highs])])
-            for k in range(1, least + 1)
-        ]
-        after = either([after, *small])
-    before = either([at_least(d, -low) for low in lows] + alike[1:])
+    after = either([_multiples(d, lows, highs), *alike[:1]])
+    before = either([_multiples(d, [-h for h in highs], [-low for low in lows]), *alike[1:]])
     return both([zero, after] if pair.x is pair.y else [zero, after, before])
+
+
+def _multiples(d: Poly, lows: list[Poly], highs: list[Poly]) -> Formula:
+    """No positive multiple of `d` lies above all `lows` and below all `highs`."""
+    none = [at_least(d, h) for h in highs]
+    first = [low.constant for low in lows if low.constant is not None and low.constant > 0]
+    if first:  # ordered up to there: for a small ring the first multiple behind it decides
+        least = max(first)
+        for k in range(1, least + 1):
+            behind = either(at_least(Poly.of(k * (least // k + 1)), h) for h in highs)
+            none.append(both([at_least(Poly.of(k), d), at_least(d, Poly.of(k)), behind]))
+    return either(none)
 
 
 def _one_place(pair: Pair, inside: bool) -> Formula:
@@ -173,7 +177,9 @@ def _several(pair: Pair, wx: Where, wy: Where) -> Formula:
     last_y = wy.base + (pair.counts[1] - 1 if pair.counts[1] is not None else ZERO)
     most, least = last_y - wx.base, wy.base - last_x
     d = pair.depth
-    after = before = zero = TRUE
+    after: Formula = TRUE
+    before: Formula = TRUE
+    zero: Formula = TRUE
     if pair.inner[0] is None:
         after = either([at_least(d, a * (w - 1) + most + 1) for w in pair.there.serial])
     if pair.inner[1] is None:

@@ -110,6 +110,15 @@ class _Reader:
             return ("tag", self.program.objects[question.queue].name)
         return None
 
+    def _tags(self, queue: int) -> set[str]:
+        """The tags of the items that anybody puts into the queue."""
+        return {
+            node.operation.tag
+            for thread in self.program.threads
+            for node in thread.nodes
+            if isinstance(node, p.Do) and isinstance(node.operation, p.Put) and node.operation.queue == queue
+        }
+
     def _paths(self) -> list[Path]:
         found: list[Path] = []
         work: list[tuple[int, Path, dict[Key, str]]] = [(self.thread.entry, [], {})]
@@ -124,7 +133,12 @@ class _Reader:
                 key = self._key(n, node.question)
                 branches = dict(node.branches)
                 options = list(branches)
-                if key is not None and self.answers is not None:
+                if isinstance(node.question, p.QueueTag):
+                    put = self._tags(node.question.queue)
+                    options = [option for option in options if option in put] or options
+                if key is not None and key[0] == "tag" and len(options) == 1:
+                    key = None  # one kind of item is ever put: no choice
+                elif key is not None and self.answers is not None:
                     if key not in self.answers:
                         raise NeedChoice(key, tuple(options))
                     options = [self.answers[key]]

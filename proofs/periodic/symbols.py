@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from fencepost.model.language.errors import is_own, shown
 
@@ -210,9 +210,11 @@ class Symbolic:
     def __init__(self, poly: Poly, region: Region) -> None:
         self.poly, self.region = poly, region
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
-        return int
+    if not TYPE_CHECKING:
+
+        @property
+        def __class__(self) -> type:
+            return int
 
     def _pin(self, what: str) -> int:
         return self.region.pin(self.poly, f"{self.poly} changes the structure of the design ({what} at {_place()})")

@@ -16,7 +16,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.model import program as p
 from fencepost.model.language.build import program_of
@@ -42,15 +42,18 @@ class Traced:
 class _Repetition:
     """The loop variable of a symbolic loop: its value is nobody's business."""
 
-    def __getattr__(self, name: str) -> Any:
-        raise Refused("the number of a repetition is used in the body of a loop over a parameter")
+    if not TYPE_CHECKING:
+
+        @property
+        def __class__(self) -> type:
+            return int
 
     def _refuse(self, *_: Any) -> Any:
         raise Refused("the number of a repetition is used in the body of a loop over a parameter")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __index__ = __int__ = __bool__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = __format__ = __hash__ = _refuse  # type: ignore[assignment]
-    __eq__ = __ne__ = _refuse  # type: ignore[assignment]
+    __lt__ = __le__ = __gt__ = __ge__ = __format__ = __hash__ = _refuse
+    __eq__ = __ne__ = _refuse
 
 
 def _held(value: Any) -> Any:
@@ -142,7 +145,22 @@ def trace(function: Callable[..., Any], parameters: Mapping[str, Any], region: R
     try:
         return Traced(region, program_of(_with_range(function), given), None)
     except DesignError as error:
+        _refuses(function, {**parameters, **{name: region.witness[name] for name in names}}, error)
         return Traced(region, None, str(error))
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+        _refuses(function, {**parameters, **{name: region.witness[name] for name in names}}, error)
+        raise
+
+
+def _refuses(function: Callable[..., Any], values: dict[str, Any], error: Exception) -> None:
+    """Whether the function refuses the witness as well. Raises `Refused` when only a stand-in was too much for it."""
+    try:
+        program_of(function, values)
+    except DesignError:
+        return
+    except Exception:  # the design's own error, which the caller goes on with
+        return
+    raise Refused(f"a parameter is used in a way that cannot be followed ({' '.join(str(error).split())})")
 
 
 def regions(

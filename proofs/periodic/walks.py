@@ -66,28 +66,33 @@ def walks(graph: Graph, source: Node, signs: Signs) -> dict[int, tuple[Walk, Wal
     In a sure graph only walks count that exist from the first step on: no node is passed in a step before its first.
     """
     labels: dict[tuple[int, bool, bool], list[Poly]] = {}
-    start = (source.number, source.serial, source.loop is None, ZERO)
-    work = deque([start])
+    # A walk that comes back to where it was is no shorter, as every cycle has a weight of at least one; where it was is the
+    # node and what it has touched so far. `passed` are these, as bits; the start may be the end of a walk from itself.
+    start = (source.number, source.serial, source.loop is None)
+    work = deque([(*start, ZERO, 0)])
     total = 0
     while work:
-        number, serial, outer, weight = work.popleft()
+        number, serial, outer, weight, passed = work.popleft()
         node = graph.nodes[number]
-        if (number, serial, outer, weight) is not start and weight not in labels.get((number, serial, outer), [weight]):
+        if passed and weight not in labels.get((number, serial, outer), ()):
             continue  # overtaken meanwhile
-        if node.optional and node is not source:
+        if passed and (node.optional or (number, serial, outer) == start):
             continue
+        passed |= 1 << (4 * number + 2 * serial + outer)
         for target, more in graph.out[number]:
             to = graph.nodes[target]
+            key = (target, serial or to.serial, outer or to.loop is None)
+            if key != start and passed >> (4 * target + 2 * key[1] + key[2]) & 1:
+                continue
             new = weight + more
             if graph.sure and not to.optional and not signs.nonnegative(new + source.start - to.start):
                 continue
-            key = (target, serial or to.serial, outer or to.loop is None)
             mine = labels.setdefault(key, [])
             if any(signs.cheap(new - other) for other in mine):
                 continue
             mine[:] = [other for other in mine if not signs.cheap(other - new)]
             mine.append(new)
-            work.append((*key, new))
+            work.append((*key, new, passed))
             total += 1
             if total > MOST_LABELS:
                 raise Refused("the shortest walks depend on the parameters in too many ways")

@@ -21,7 +21,7 @@ Env = dict[Hashable, Any]
 Guarded = tuple[tuple[str, Any], ...]
 """(literal, value) pairs; where the thread is at that place, exactly one literal holds (none: there is no value)."""
 StepKey = tuple[int, int, int]
-"""Thread, turn, node."""
+"""Thread, turn, position in the turn."""
 
 
 class NotEncoded(Exception):
@@ -33,9 +33,11 @@ class Step:
 
     __slots__ = ("answers", "at", "c", "done", "effect", "key", "live", "node", "seq", "thread", "turn")
 
-    def __init__(self, key: StepKey, live: str, node: p.Node, seq: int) -> None:
+    def __init__(self, key: StepKey, at: int, live: str, node: p.Node, seq: int) -> None:
         self.key = key
-        self.thread, self.turn, self.at = key
+        self.thread, self.turn, _ = key
+        self.at = at
+        """Its node."""
         self.live = live
         """Literal: the step happens."""
         self.node = node

@@ -52,8 +52,7 @@ def run_of(encoder: Encoder, model: dict[str, Any], goal: Goal) -> tuple[a.Run, 
         block = None
         node = step.node
         if isinstance(node, p.Do) and isinstance(node.operation, p.Take):
-            names = [(i, op.live) for (kind, pool, i), ops in _takes(encoder) if pool == node.operation.pool for op in ops if op.step is step]
-            block = next((i for i, literal in names if holds(literal)), None)
+            block = next((token for token, literal in _tokens(encoder, step, node.operation.pool) if holds(literal)), None)
         if goal.blocks is not None and step.key in goal.blocks:
             block = 0
         where[step.key] = n
@@ -61,8 +60,13 @@ def run_of(encoder: Encoder, model: dict[str, Any], goal: Goal) -> tuple[a.Run, 
     return a.Run(tuple(steps)), where
 
 
-def _takes(encoder: Encoder) -> list[tuple[tuple[str, int, int], Any]]:
-    return [(key, ops) for key, ops in encoder.ops.items() if isinstance(key, tuple) and key[0] == "take"]  # type: ignore[misc]
+def _tokens(encoder: Encoder, step: Step, pool: int) -> list[tuple[int, str]]:
+    """The tokens that a take may get, each with its literal."""
+    found: list[tuple[int, str]] = []
+    for key, ops in encoder.ops.items():
+        if isinstance(key, tuple) and key[:2] == ("take", pool):
+            found += [(key[2], op.live) for op in ops if op.step is step]
+    return found
 
 
 def replay(
@@ -87,11 +91,13 @@ def replay(
             return "the replay reads nothing undefined there"
         return Shown(events.undefined_hazard(structure, found[-1]), run, "")
     assert goal.first is not None
-    wanted = {where[goal.first.key], second}
-    pairs = [
-        (i, j) for i, j in events.conflicts(structure)
-        if {structure.nodes[structure.accesses[x].node].step for x in (i, j)} == wanted
-    ]  # fmt: skip
+    wanted = {(where[goal.first.key], goal.writes[0]), (second, goal.writes[1])}
+
+    def end(access: int) -> tuple[int, bool]:
+        made, touched = structure.accesses[access]
+        return structure.nodes[made].step, touched.write
+
+    pairs = [(i, j) for i, j in events.conflicts(structure) if {end(i), end(j)} == wanted]
     if not pairs:
         return "the replay orders the two accesses"
     judged = []

@@ -15,6 +15,9 @@ from fencepost.proofs.smt.core import Env, Guarded, Op, Step
 from fencepost.proofs.smt.text import FALSE, TRUE, ZERO, Term, both, conj, disj, implies, neg
 from fencepost.proofs.smt.values import Values
 
+PROMPT = "prompt"
+"""A literal that may be assumed: waits take no time. Runs without a "no" of a query lose nothing by it."""
+
 
 class Access(NamedTuple):
     """Accesses to memory in an interval of time, by the calling thread (`fifos` None) or by an item of a stream."""
@@ -35,6 +38,8 @@ class Device(Values):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.accesses: list[Access] = []
+        if self.queries:
+            self.text.named(PROMPT)
 
     # ------------------------------------------------------------ streams
 
@@ -117,6 +122,13 @@ class Device(Values):
             text.add(text.le(time, back))
         env["time"] = back
 
+    def _waits(self, env: Env, step: Step, *over: Term) -> None:
+        """The call returns when these times are over. Under `PROMPT` it is made no earlier than it can return."""
+        self._returns(env, *over)
+        if self.queries:
+            for time in over:
+                self.text.add(implies(both(PROMPT, step.live), self.text.le(time, step.instant)))
+
     # ------------------------------------------------------------ events
 
     def tail(self, env: Env, step: Step, operand: p.Operand) -> Term:
@@ -181,20 +193,20 @@ class Device(Values):
 
     def join_event(self, env: Env, step: Step, effect: e.JoinEvent) -> None:
         """The call returns when the captured work has ended (S23)."""
-        self._returns(env, self.captured(env, step, effect.event))
+        self._waits(env, step, self.captured(env, step, effect.event))
 
     def join_stream(self, env: Env, step: Step, effect: e.JoinStream) -> None:
         """The call returns when the stream is drained (S32)."""
-        self._returns(env, self.tail(env, step, effect.stream))
+        self._waits(env, step, self.tail(env, step, effect.stream))
 
     def join_device(self, env: Env, step: Step, effect: e.JoinDevice) -> None:
         """The call returns when every stream of the process on that GPU is drained (S32)."""
-        fifos = {}
+        fifos: dict[Hashable, None] = {}
         for (number, _), fifo in self.fifos.items():
             stream = self.program.objects[number]
             if isinstance(stream, p.Stream) and (stream.gpu, stream.process) == (effect.gpu, effect.process):
                 fifos[fifo] = None
-        self._returns(env, *(self.drained(env, step, fifo) for fifo in fifos))
+        self._waits(env, step, *(self.drained(env, step, fifo) for fifo in fifos))
 
     def stream_waits(self, env: Env, step: Step, operand: p.Operand, time: Term) -> None:
         """Items that are enqueued later start no earlier than `time` (S20, S22)."""

@@ -22,8 +22,8 @@ BLOCKING = (p.Put, p.Get, p.Take, p.Acquire, p.FlagWait, p.CounterWait, p.CellGe
 WITHOUT_INSTANT = (p.NewEvent, p.Drop)
 """Operations that no other agent can see."""
 
-PASSES = 8
-"""Unrollings until no step can receive a value that was not known before; each adds one hand-over."""
+ROUNDS = 3
+"""How often a thread goes round each circle within a turn at most."""
 
 
 def encode(
@@ -51,6 +51,8 @@ class Encoder(Goals):
         self.ended: dict[int, list[tuple[str, Env]]] = {}
         self.started: dict[int, list[str]] = {}
         """Turn -> literals: a loop thread has started that turn."""
+        self.rounds: dict[int, None] = {}
+        """Threads that can go round within a turn."""
         self.choices: dict[Hashable, dict[str, str]] = {}
 
     def unroll(self) -> None:
@@ -95,36 +97,46 @@ class Encoder(Goals):
         return [(self.text.literal(conj(done)), {"time": time})]
 
     def _turn(self, t: int, thread: p.Thread, turn: int, begun: str, env: Env, order: list[int]) -> list[tuple[str, Env]]:
+        """One turn; the ways out of it. An edge back starts the next round, the last round's lead nowhere."""
+        place = {n: i for i, n in enumerate(order)}
+        circles = any(x in place and place[x] <= place[n] for n in order for x in _following(thread.nodes[n]))
+        if circles:
+            self.rounds[t] = None
+        ended: list[tuple[str, Env]] = []
         arriving: dict[int, list[tuple[str, Env]]] = {thread.entry: [(begun, env)]}
-        for n in order:
-            ways = [(edge, there) for edge, there in arriving.pop(n, []) if edge != FALSE]
-            if not ways:
-                continue
-            here = self.text.literal(disj(edge for edge, _ in ways))
-            state = self.join(ways)
-            node = thread.nodes[n]
-            waits = isinstance(node, p.Do) and isinstance(node.operation, BLOCKING)
-            if isinstance(node, p.Ask):
-                question = node.question
-                waits = isinstance(question, p.QueueTag) or (isinstance(question, p.Choose) and question.agreed)
-            live = here
-            if waits:
-                live = self.text.boolean("a")
-                self.text.add(implies(live, here))
-            step = Step((t, turn, n), live, node, self._seq)
-            self._seq += 1
-            self.steps.append(step)
-            self._instant(step, state)
-            if isinstance(node, p.Do):
-                self._do(step, node, state)
-                leaving = [(live, node.next, state)]
-            else:
-                leaving = self._ask(step, node, state)
-            for edge, following, there in leaving:
-                if following == p.END:
-                    self.end_turn(there, edge)
-                arriving.setdefault(following, []).append((edge, there))
-        return arriving.get(p.END, [])
+        for round_ in range(ROUNDS + 1 if circles else 1):
+            here, arriving = arriving, {}
+            for n in order:
+                ways = [(edge, there) for edge, there in here.pop(n, []) if edge != FALSE]
+                for edge, following, there in self._node(t, thread, turn, n, round_, ways) if ways else ():
+                    if following == p.END:
+                        self.end_turn(there, edge)
+                        ended.append((edge, there))
+                    else:
+                        onward = here if place[following] > place[n] else arriving
+                        onward.setdefault(following, []).append((edge, there))
+        return ended
+
+    def _node(self, t: int, thread: p.Thread, turn: int, n: int, round_: int, ways: list[tuple[str, Env]]) -> list[tuple[str, int, Env]]:
+        here = self.text.literal(disj(edge for edge, _ in ways))
+        state = self.join(ways)
+        node = thread.nodes[n]
+        waits = isinstance(node, p.Do) and isinstance(node.operation, BLOCKING)
+        if isinstance(node, p.Ask):
+            question = node.question
+            waits = isinstance(question, p.QueueTag) or (isinstance(question, p.Choose) and question.agreed)
+        live = here
+        if waits:
+            live = self.text.boolean("a")
+            self.text.add(implies(live, here))
+        step = Step((t, turn, n + round_ * len(thread.nodes)), n, live, node, self._seq)
+        self._seq += 1
+        self.steps.append(step)
+        self._instant(step, state)
+        if isinstance(node, p.Do):
+            self._do(step, node, state)
+            return [(live, node.next, state)]
+        return self._ask(step, node, state)
 
     def _instant(self, step: Step, env: Env) -> None:
         node = step.node
@@ -233,31 +245,23 @@ _EFFECTS: dict[type, Callable[[Any, Env, Step, Any], None]] = {
 }
 
 
+def _following(node: p.Node) -> list[int]:
+    return [node.next] if isinstance(node, p.Do) else [following for _, following in node.branches]
+
+
 def _topological(thread: p.Thread) -> list[int]:
-    """The thread's nodes in an order in which every edge goes forward."""
+    """The thread's nodes in an order in which every edge goes forward, but for one in each circle."""
     order: list[int] = []
-    state: dict[int, int] = {}
+    seen: set[int] = set()
     stack: list[tuple[int, bool]] = [(thread.entry, False)]
     while stack:
         n, left = stack.pop()
-        if n == p.END:
-            continue
         if left:
-            state[n] = 2
             order.append(n)
-            continue
-        if state.get(n) == 1:
-            raise NotEncoded(f"a circle within a turn of thread {thread.name!r}")
-        if state.get(n) == 2:
-            continue
-        state[n] = 1
-        stack.append((n, True))
-        node = thread.nodes[n]
-        following = [node.next] if isinstance(node, p.Do) else [x for _, x in node.branches]
-        for one in following:
-            if state.get(one) == 1:
-                raise NotEncoded(f"a circle within a turn of thread {thread.name!r}")
-            stack.append((one, False))
+        elif n != p.END and n not in seen:
+            seen.add(n)
+            stack.append((n, True))
+            stack += [(following, False) for following in _following(thread.nodes[n])]
     return order[::-1]
 
 

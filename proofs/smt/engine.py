@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fencepost.model import answer as a
-from fencepost.model import events
 from fencepost.model import program as p
 from fencepost.model.platform import BARE, Environment, Platform
 from fencepost.model.platform import environment as environment_named
 from fencepost.model.platform import platform as platform_named
 from fencepost.proofs.smt.decode import Shown, replay, run_of, shortened
-from fencepost.proofs.smt.encode import Encoder, NotEncoded, encode
+from fencepost.proofs.smt.device import PROMPT
+from fencepost.proofs.smt.encode import ROUNDS, Encoder, NotEncoded, encode
 from fencepost.proofs.smt.goals import Goal
 
 MISSING = "the SMT engine needs Z3: pip install 'fencepost[prove]'"
@@ -87,6 +87,7 @@ class Search:
         self.deadline = None if seconds is None else time.perf_counter() + seconds
         self.seconds = seconds
         self.progress = progress
+        self.started = time.perf_counter()
         self.notes: list[str] = []
         self.harmless: dict[tuple[Any, ...], str] = {}
         """Pairs of operations that nothing in the design can tell apart."""
@@ -101,6 +102,9 @@ class Search:
 
     def answer(self, steps: int) -> tuple[str, dict[str, Any]]:
         """Verdict and the fields that go with it."""
+        asked = steps
+        if not any(thread.kind == "loop" for thread in self.program.threads):
+            steps = 1
         done = 0
         chunk = 2
         while done < steps:
@@ -112,7 +116,9 @@ class Search:
                 return a.UNKNOWN, {"reason": reason, "bound": done or None}
             solver = Solver(encoder)
             for turns in range(done + 1, chunk + 1):
-                self.progress(f"smt: {turns} of {steps} turns, {len(encoder.steps)} host steps, {len(encoder.goals)} goals")
+                if time.perf_counter() - self.started > 2:
+                    size = f"{len(encoder.steps)} host steps, {len(encoder.goals)} goals"
+                    self.progress(f"smt: {turns} of {steps} turns, {size}")
                 shown = self._turns(solver, turns)
                 if isinstance(shown, str):
                     return a.UNKNOWN, {"reason": shown, "bound": done or None}
@@ -120,20 +126,25 @@ class Search:
                     return a.REFUTED, self._refuted(solver, turns, shown)
                 done = turns
             chunk = chunk * 2 if chunk < 4 else chunk + max(3, chunk // 2)
+        if encoder.rounds:
+            names = ", ".join(repr(self.program.threads[t].name) for t in encoder.rounds)
+            self.notes.append(f"at most {ROUNDS} rounds of each circle within a turn of thread {names}")
         self.notes += [f"access-level only: {why}" for why in dict.fromkeys(self.harmless.values())]
         if self.unsure is not None:
             return a.UNKNOWN, {"reason": self.unsure, "bound": None}
-        return a.BOUNDED, {"bound": steps}
+        return a.BOUNDED, {"bound": asked}
 
     def _refuted(self, solver: Solver, turns: int, first: Found) -> dict[str, Any]:
-        """The shortest run found, and the other hazards that so many turns have."""
+        """The shortest run found, and the other hazards that so many turns, or one more, have."""
         found = [first]
-        for _ in range(OTHERS):
-            self._exclude_pair(solver, found[-1].goal)
-            more = self._turns(solver, turns, OTHERS_EFFORT)
-            if not isinstance(more, Found):
-                break
-            found.append(more)
+        self._exclude_pair(solver, first.goal)
+        for tried in (turns, turns + 1):
+            while len(found) <= OTHERS and tried <= solver.encoder.bound:
+                more = self._turns(solver, tried, OTHERS_EFFORT)
+                if not isinstance(more, Found):
+                    break
+                found.append(more)
+                self._exclude_pair(solver, more.goal)
         best: dict[str, Shown] = {}
         for one in found:
             short = shortened(self.program, one.shown, self.platform, self.environment)
@@ -150,9 +161,13 @@ class Search:
         """A hazard within `turns` turns that refutes; a string when the solver gave up; None when there is none."""
         if solver.encoder.started and turns > 1:
             solver.at_least(turns)
+        prompt = solver.encoder.queries
         while True:
             left = None if self.deadline is None else self.deadline - time.perf_counter()
-            status = solver.check(turns, left, effort)
+            status = solver.check(turns, left, effort, prompt)
+            if status == "unsat" and prompt:
+                prompt = False
+                continue
             if status == "unknown":
                 return f"the solver gave up after {self.seconds:g} s at {turns} turns ({solver.why()})"
             if status == "unsat":
@@ -161,6 +176,11 @@ class Search:
             goal = next(goal for goal in solver.encoder.goals if model.get(goal.name))
             run, where = run_of(solver.encoder, model, goal)
             shown = replay(self.program, run, where, goal, self.platform, self.environment)
+            if isinstance(shown, str) and solver.encoder.queries:
+                # The replay lets no other thread call into a stream that is being waited for.
+                self.unsure = self.unsure or f"a model was found at {turns} turns, but {shown}"
+                solver.exclude([goal])
+                continue
             if isinstance(shown, str):
                 return f"a model was found at {turns} turns, but {shown}"
             if shown.hazard.value_changing or (self.strict and shown.hazard.value_changing is False):
@@ -192,8 +212,10 @@ class Search:
 
 def _pair(goal: Goal) -> tuple[Any, ...]:
     """What a goal has in common with the same operations in other turns."""
-    places = [(step.thread, step.at) for step in (goal.first, goal.second) if step is not None]
-    return (goal.kind, goal.blocks is None, goal.harmless, *sorted(places))
+    first = goal.first or goal.second
+    later = (goal.second.turn > first.turn) - (goal.second.turn < first.turn)
+    places = (first.thread, first.at, goal.second.thread, goal.second.at)
+    return (goal.kind, goal.blocks is None, goal.writes, goal.harmless, later, *places)
 
 
 class Solver:
@@ -222,7 +244,7 @@ class Solver:
             bools = [self._z3.Bool(name, self._context) for name in literals]
             self._solver.add(self._z3.Or(*bools, self._context) if len(bools) > 1 else bools[0])
 
-    def check(self, turns: int, seconds: float | None, effort: int = 0) -> str:
+    def check(self, turns: int, seconds: float | None, effort: int = 0, prompt: bool = False) -> str:
         """ "sat" | "unsat" | "unknown"; `effort` bounds the search in Z3's resource units (0: no bound)."""
         self._solver.set("rlimit", effort)
         if seconds is not None:
@@ -230,6 +252,8 @@ class Solver:
                 return "unknown"
             self._solver.set("timeout", max(1, int(seconds * 1000)))
         limit = [self._z3.Bool(f"within{turns}", self._context)] if turns in self.encoder.started else []
+        if prompt:
+            limit.append(self._z3.Bool(PROMPT, self._context))
         return str(self._solver.check(*limit))
 
     def why(self) -> str:

@@ -14,7 +14,6 @@ from fencepost.proofs.smt.hosts import Hosts
 from fencepost.proofs.smt.text import FALSE, TRUE, Term, both, conj, disj, implies, neg
 from fencepost.proofs.smt.values import Path, Ref, Row
 
-
 Touching = tuple[Access, str, Ref]
 """An access, the literal of its being to that reference, the reference."""
 
@@ -27,6 +26,8 @@ class Goal(NamedTuple):
     first: Step | None
     second: Step
     blocks: tuple[StepKey, StepKey] | None = None
+    writes: tuple[bool, bool] = (False, False)
+    """Whether the first and the second access write."""
     harmless: bool = False
     """Each write of the two repeats what is there: another goal shows whatever value they change (theory section 1)."""
 
@@ -60,12 +61,13 @@ class Goals(Hosts):
         self.text.add(disj(goal.name for goal in self.goals))
 
     def _goal(self, kind: str, first: Step | None, second: Step, formula: str,
-              blocks: tuple[StepKey, StepKey] | None, harmless: bool = False) -> None:  # fmt: skip
+              blocks: tuple[StepKey, StepKey] | None, writes: tuple[bool, bool] = (False, False),
+              harmless: bool = False) -> None:  # fmt: skip
         if formula == FALSE:
             return
         name = self.text.boolean("goal")
         self.text.add(implies(name, formula))
-        self.goals.append(Goal(name, kind, first, second, blocks, harmless))
+        self.goals.append(Goal(name, kind, first, second, blocks, writes, harmless))
 
     def _conflict(self, x: Access, g: str, y: Access, h: str, blocks: tuple[StepKey, StepKey] | None,
                   more: str = TRUE) -> None:  # fmt: skip
@@ -75,7 +77,7 @@ class Goals(Hosts):
         overlap = (self.text.lt(x.start, y.end), self.text.lt(y.start, x.end))
         same = (x.same_bytes or not x.write) and (y.same_bytes or not y.write)
         formula = conj((x.step.live, y.step.live, g, h, more, *overlap))
-        self._goal("conflict", x.step, y.step, formula, blocks, same)
+        self._goal("conflict", x.step, y.step, formula, blocks, (x.write, y.write), same)
 
     def _undefined(self, touching: list[Touching]) -> None:
         """A read of an allocated block before anything was written there (in the order of the calls)."""
@@ -86,10 +88,8 @@ class Goals(Hosts):
             for y, h, other in touching:
                 if not y.write or y.same_bytes or not other.held or not paths_overlap(other.path, ref.path):
                     continue
-                if y.step is x.step:
-                    before = TRUE if y.effect < x.effect else FALSE
-                else:
-                    before = self.before(y.step, x.step)
+                within = TRUE if y.effect < x.effect else FALSE
+                before = within if y.step is x.step else self.before(y.step, x.step)
                 missing.append(neg(self.text.literal(conj((y.step.live, h, before)))))
             if x.step.live not in [part[5:-1] for part in missing if part.startswith("(not ")]:
                 self._goal("undefined", None, x.step, conj(missing), None)

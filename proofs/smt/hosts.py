@@ -6,13 +6,16 @@ A queue is counting: the k-th put meets the k-th get, a put waits until fewer th
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Union
 
 from fencepost.model import program as p
 from fencepost.proofs.smt.core import Env, Guarded, NotEncoded, Op, Step
 from fencepost.proofs.smt.device import Device
 from fencepost.proofs.smt.text import FALSE, TRUE, ZERO, Term, both, conj, disj, implies, neg
 from fencepost.proofs.smt.values import EventName, Ref
+
+CellStates = list[tuple[str, Hashable, Union[list[tuple[str, Op]], None]]]
+"""(guard, cell, what it may hold where the thread alone uses it) for each cell that an operand may name."""
 
 
 class Hosts(Device):
@@ -109,16 +112,15 @@ class Hosts(Device):
 
     # ------------------------------------------------------------ cells
 
-    def _cell_states(self, env: Env, step: Step, cell: p.Operand) -> list[tuple[str, Hashable, list[tuple[str, Op]] | None]]:
-        """(guard, cell, what it may hold where the thread alone uses it) for each cell that the operand may name."""
-        result = []
+    def _cell_states(self, env: Env, step: Step, cell: p.Operand) -> CellStates:
+        result: CellStates = []
         for guard, key in self.named(env, step, cell):
             mine = self.private(("cell", key[0]), step.thread)
             states = [(g, op) for g, op in env.get(("cell", key), ()) if op is not None] if mine else None
             result.append((guard, ("cell", key), states))
         return result
 
-    def _contents(self, step: Step, states: list[tuple[str, Hashable, list[tuple[str, Op]] | None]]) -> list[tuple[str, Op]]:
+    def _contents(self, step: Step, states: CellStates) -> list[tuple[str, Op]]:
         """The stored items that the operation may see, when all threads are unrolled."""
         found: list[tuple[str, Op]] = []
         for guard, cell, mine in states:
@@ -127,7 +129,7 @@ class Hosts(Device):
             found += [(self.text.literal(both(guard, literal)), op) for literal, op in mine]
         return found
 
-    def _change(self, env: Env, step: Step, states: list[tuple[str, Hashable, list[tuple[str, Op]] | None]], data: Any) -> None:
+    def _change(self, env: Env, step: Step, states: CellStates, data: Any) -> None:
         """The cells hold `data` from now on; what they held loses that reference."""
         for guard, cell, mine in states:
             op = Op(step, self.text.literal(both(step.live, guard)), ZERO, ZERO, data)

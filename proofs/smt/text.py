@@ -142,7 +142,7 @@ def disj(parts: Iterable[str]) -> str:
 
 def both(a: str, b: str) -> str:
     """Conjunction of two."""
-    if a == TRUE or a == b:
+    if a in (TRUE, b):
         return b
     return conj((a, b))
 

@@ -121,8 +121,8 @@ def waits(
     bad: list[Judged] = []
     open_: list[str] = []
     families: dict[Location, Family] = {}
-    asked = [(program, tuple(syncs), plat, env, deadline, location) for location in oracle.locations]
-    for location, (family, known, count) in zip(oracle.locations, mapper(_family, asked), strict=True):
+    tasks = [(program, tuple(syncs), plat, env, deadline, location) for location in oracle.locations]
+    for location, (family, known, count) in zip(oracle.locations, mapper(_family, tasks), strict=True):
         oracle.learn(location, known, count)
         base = oracle.verdict(location, ())
         if base.safe is False:
@@ -137,16 +137,12 @@ def waits(
     sets = tuple(tuple(sorted(one)) for one in whole.sets)
     proofs: list[a.Answer] = []
     if not bad and not open_:
-        for kept in sets[:MOST_SETS]:
-            gone = frozenset(range(len(syncs))) - frozenset(kept)
-            left = oracle.deadline - time.monotonic() if oracle.deadline is not None else 60.0
-            if left > 0:
-                proofs.append(
-                    check(
-                        oracle.edited(gone), environment=environment, platform=platform, never=never,
-                        budget=Budget(seconds=left), explain=False,
-                    )
-                )  # fmt: skip
+        everything = frozenset(range(len(syncs)))
+        asked = [
+            (oracle.edited(everything - frozenset(kept)), environment, platform, never, deadline)
+            for kept in sets[:MOST_SETS]
+        ]
+        proofs += mapper(_proof, asked)
     return Waits(
         program, tuple(syncs), findings, sets, whole.complete and not whole.unsure, tuple(proofs),
         tuple(unwaited(text)), tuple(dict.fromkeys(j.hazard for j in bad)), tuple(open_), oracle.asked, time.perf_counter() - begin,
@@ -167,6 +163,13 @@ def _family(task: tuple[Any, ...]) -> tuple[Family | None, dict[frozenset[int], 
             sorted(oracle.relevant(location)), lambda gone: oracle.verdict(location, gone).safe
         )
     return family, oracle.known(location), oracle.asked
+
+
+def _proof(task: tuple[Any, ...]) -> a.Answer:
+    """The answer about a whole program."""
+    program, environment, platform, never, deadline = task
+    budget = Budget(seconds=max(0.1, deadline - time.monotonic()))
+    return check(program, environment=environment, platform=platform, never=never, budget=budget, explain=False)
 
 
 def _side(task: tuple[Any, ...]) -> Any:

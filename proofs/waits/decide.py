@@ -23,7 +23,7 @@ STATES, SECONDS = 60_000, 20.0
 """What one question about one location may store and take; beyond that it is open."""
 
 
-ALONE = 500
+ALONE = 300
 """States of a search that only tells what a redundant wait orders; where it does not end nothing is said."""
 
 
@@ -78,6 +78,7 @@ class Oracle:
         self.locations = locations(program)
         self.handles = Handles(program)
         self.asked = 0
+        self.begun = time.monotonic()
         self._programs: dict[frozenset[int], p.Program] = {frozenset(): program}
         self._known: dict[tuple[Location, frozenset[int]], Verdict] = {}
         self._relevant: dict[Location, frozenset[int]] = {}
@@ -151,7 +152,7 @@ class Oracle:
             left = SECONDS if self.deadline is None else self.deadline - time.monotonic()
             if left <= 0:
                 return Verdict(None, why="the time given ended")
-            if self.progress is not None:
+            if self.progress is not None and time.monotonic() - self.begun > 2:
                 self.progress(f"{location.label(self.program)}: {self.asked} edits decided")
             self.asked += 1
             known = judge_location(

@@ -132,6 +132,12 @@ class MemoryOffers(Offer):
                     SLOT, PRICE[SLOT] + 2 * (more - 1), f"{memory.name}: {depth + more} slots instead of {depth}", spot,
                     lambda program, to=depth + more: edits.resized(program, oid, to),  # type: ignore[misc]
                 )  # fmt: skip
+        elif depth and _one_cursor(self.program, oid, depth):
+            for more in (1, 2):
+                yield Change(
+                    SLOT, PRICE[SLOT] + 2 * (more - 1), f"{memory.name}: {depth + more} slots instead of {depth}", spot,
+                    lambda program, was=depth, to=depth + more: _all_resized(program, was, to),  # type: ignore[misc]
+                )  # fmt: skip
         elif not depth and getattr(memory, "space", "") in ("pinned", "pageable") and self._refilled(oid):
             for slots in (2, 3):
                 yield Change(
@@ -214,6 +220,27 @@ def _objects(value: object) -> list[p.Obj | p.Slot]:
     if isinstance(value, tuple):
         return [x for one in value for x in _objects(one)]
     return []
+
+
+def _one_cursor(program: p.Program, oid: int, depth: int) -> bool:
+    """Whether one cursor alone moves through everything of that depth, so that its positions may travel anywhere."""
+    cursors = [o for o in program.objects if isinstance(o, p.Cursor) and o.depth == depth]
+    slots = [s for thread in program.threads for s in edits.slots(thread.nodes)]
+    moved = [s for s in slots if getattr(program.objects[s.id], "depth", None) == depth]
+    mine = [s for s in slots if s.id == oid]
+    return len(cursors) == 1 and bool(mine) and all(isinstance(s.index, (p.Var, p.Last)) for s in moved)
+
+
+def _all_resized(program: p.Program, was: int, to: int) -> p.Program:
+    """The program with everything that the cursor of that depth moves through, and all its positions, at another depth."""
+    objects = tuple(msgspec.structs.replace(o, depth=to) if getattr(o, "depth", None) == was else o for o in program.objects)
+    threads = tuple(
+        msgspec.structs.replace(
+            thread, locals=tuple(msgspec.structs.replace(x, depth=to) if x.depth == was else x for x in thread.locals)
+        )
+        for thread in program.threads
+    )
+    return msgspec.structs.replace(program, objects=objects, threads=threads)
 
 
 def _rotated(program: p.Program, oid: int, depth: int) -> p.Program:

@@ -191,6 +191,8 @@ class _Search:
         for capture, work in self._captured():
             t, record = capture
             for number, place in enumerate(work[:-1][:MOST_TRIES]):
+                if self.text.precedes(place, self.at) != (capture == self.at or self.text.precedes(capture, self.at)):
+                    continue  # on the other side of the wait it would be the record of another turn
                 if capture == self.at:
                     changed, event = edits.with_object(self.program, p.Event("new event"))
                     stream = getattr(self.op, "other", None) or getattr(self.op, "stream", None)
