@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +35,7 @@ def _setup(torch: Any) -> dict[str, Any]:
         "side": side, "gates": make("memory"), "host": torch.ones(1024, dtype=torch.int32).pin_memory(),
         "dev": torch.zeros(1024, dtype=torch.int32, device="cuda"), "out": torch.zeros(1024, dtype=torch.int32, device="cuda"),
     }  # fmt: skip
+    torch.cuda.synchronize()
     with torch.cuda.stream(side):
         found["dev"].copy_(found["host"], non_blocking=True)
         found["dev"].fill_(1)
@@ -154,41 +157,52 @@ HAZARDS: dict[str, Callable[[Any, dict[str, Any]], bool]] = {
 }
 
 
-def child(name: str) -> None:
-    """Ten trials of one hazard; JSON on the last line."""
+def child(names: list[str]) -> None:
+    """Ten trials of each hazard; one line of JSON for each."""
     import torch
 
     state = _setup(torch)
-    run = HAZARDS[name]
-    begin = time.perf_counter()
-    wrong = found = 0
-    for _ in range(TRIALS):
-        try:
-            wrong += run(torch, state)
-        except Exception as error:  # the sanitizer raises what it found
-            found += "anitiz" in type(error).__name__ or "data race" in str(error).lower()
-            state["gates"].open_all()
-            torch.cuda.synchronize()
-    print(json.dumps({"wrong": wrong, "raised": found, "seconds": time.perf_counter() - begin}))
+    for name in names:
+        run = HAZARDS[name]
+        begin = time.perf_counter()
+        wrong = raised = 0
+        for _ in range(TRIALS):
+            # A tool that waits for each kernel would wait for ever behind a gate.
+            timer = threading.Timer(0.1, state["gates"].open_all)
+            timer.daemon = True
+            timer.start()
+            try:
+                wrong += run(torch, state)
+            except Exception as error:  # the sanitizer raises what it found
+                if "anitiz" not in type(error).__name__:
+                    raise
+                raised += 1
+                state["gates"].open_all()
+                torch.cuda.synchronize()
+            finally:
+                timer.cancel()
+        found = {"hazard": name, "wrong": wrong, "raised": raised, "seconds": time.perf_counter() - begin}
+        print(json.dumps(found), flush=True)
 
 
-def _run(name: str, prefix: list[str], **environment: str) -> dict[str, Any]:
+def _run(names: list[str], prefix: list[str], **environment: str) -> tuple[dict[str, dict[str, Any]], int | None, str]:
+    """What a process said of each hazard, the errors that compute-sanitizer summed up, and why there is nothing."""
     path = os.pathsep.join(p for p in sys.path if p)
     try:
         done = subprocess.run(
-            [*prefix, sys.executable, os.path.abspath(__file__), "child", name], capture_output=True, text=True,
+            [*prefix, sys.executable, os.path.abspath(__file__), "child", *names], capture_output=True, text=True,
             timeout=150, env={**os.environ, "PYTHONPATH": path, "CUDA_DEVICE_MAX_CONNECTIONS": "32", **environment},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return {"failed": "did not end within 150 s"}
+        return {}, None, "did not end within 150 s"
     text = done.stdout + done.stderr
-    line = next((x for x in reversed(done.stdout.splitlines()) if x.startswith('{"wrong"')), None)
-    if line is None:
-        return {"failed": " ".join(text.split())[-120:]}
-    found: dict[str, Any] = json.loads(line)
-    summary = [x for x in text.splitlines() if "SUMMARY" in x]
-    found["reported"] = "data race" in text.lower() or any(" 0 " not in x and ": 0" not in x for x in summary)
-    return found
+    found = {}
+    for line in done.stdout.splitlines():
+        if line.startswith('{"hazard"'):
+            row = json.loads(line)
+            found[row["hazard"]] = row
+    summaries = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", text)
+    return found, int(summaries[-1]) if summaries else None, "" if found else " ".join(text.split())[-300:]
 
 
 def verdict(name: str) -> str:
@@ -207,37 +221,53 @@ def verdict(name: str) -> str:
 def main() -> int:
     """Run everything and print the table; also to the file named by the first argument, as JSON."""
     if sys.argv[1:2] == ["child"]:
-        child(sys.argv[2])
+        child(sys.argv[2:])
         return 0
     import torch
 
     if not torch.cuda.is_available():
         print("sanitizers: no GPU", file=sys.stderr)
         return 2
+    names = list(HAZARDS)
     tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    plain, _, why = _run(names, [])
+    if why:
+        print(f"sanitizers: {why}", file=sys.stderr)
+        return 1
+    columns: dict[str, dict[str, str]] = {"CUDA sanitizer": _cells(names, plain, *_run(names, [], TORCH_CUDA_SANITIZER="1"))}
+    for one in TOOLS if tool else ():
+        command = [str(tool), "--tool", one, *(["--report-api-errors", "no"] if one == "memcheck" else [])]
+        together = _run(names, command)
+        if together[1]:  # something was reported: find out by which hazard
+            columns[one] = {name: _cells([name], plain, *_run([name], command))[name] for name in names}
+        else:
+            columns[one] = _cells(names, plain, *together)
     rows = []
-    print(f"{'hazard':<18} {'wrong':>6}  {'CUDA sanitizer':<22} {'compute-sanitizer':<44} fencepost")
-    for name in HAZARDS:
-        plain = _run(name, [])
-        row: dict[str, Any] = {"hazard": name, "plain": plain, "csan": _run(name, [], TORCH_CUDA_SANITIZER="1")}
-        for one in TOOLS if tool else ():
-            row[one] = _run(name, [tool, "--tool", one])  # type: ignore[list-item]
-        row["fencepost"] = verdict(name)
-        rows.append(row)
-        others = ", ".join(f"{one} {_cell(row[one], plain)}" for one in TOOLS if one in row) or "not installed"
-        wrong = f"{plain.get('wrong', '?')}/{TRIALS}"
-        print(f"{name:<18} {wrong:>6}  {_cell(row['csan'], plain):<22} {others:<44} {row['fencepost']}", flush=True)
+    print(f"{'hazard':<18} {'wrong':>6} " + " ".join(f"{c:<19}" for c in columns) + " fencepost")
+    for name in names:
+        answer = verdict(name)
+        wrong = f"{plain[name]['wrong']}/{TRIALS}"
+        rows.append({"hazard": name, "wrong": wrong, **{c: cells[name] for c, cells in columns.items()}, "fencepost": answer})
+        print(f"{name:<18} {wrong:>6} " + " ".join(f"{cells[name]:<19}" for cells in columns.values()) + f" {answer}")
     if len(sys.argv) > 1:
         with open(sys.argv[1], "w") as stream:
             json.dump(rows, stream, indent=1)
     return 0
 
 
-def _cell(found: dict[str, Any], plain: dict[str, Any]) -> str:
-    if "failed" in found:
-        return "failed"
-    slower = found["seconds"] / max(plain.get("seconds", 0.0), 1e-6)
-    return f"{'found' if found['reported'] or found['raised'] else 'not found'} ({slower:.0f}x)"
+def _cells(names: list[str], plain: dict[str, dict[str, Any]], found: dict[str, dict[str, Any]], errors: int | None,
+           why: str) -> dict[str, str]:  # fmt: skip
+    """For each hazard: found or not, and how much slower the same work was."""
+    if why:
+        print(f"sanitizers: {why}", file=sys.stderr)
+    cells = {}
+    for name in names:
+        if name not in found:
+            cells[name] = "failed"
+            continue
+        slower = found[name]["seconds"] / max(plain[name]["seconds"], 1e-6)
+        cells[name] = f"{'found' if found[name]['raised'] or errors else 'not found'} ({slower:.1f}x)"
+    return cells
 
 
 if __name__ == "__main__":

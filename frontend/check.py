@@ -6,13 +6,15 @@ Nothing is printed here, and no engine is named beyond the one call in `decide`:
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
 from typing import Any
 
 import msgspec
-from fencepost.engines import Question, ask
+from fencepost.engines import Question, ask, prepare
 from fencepost.errors import InputError, one_line
 from fencepost.loader import Target, load
 from fencepost.model.answer import BOUNDED, MASKED, PROVED, REFUTED, UNKNOWN, Answer
@@ -163,8 +165,6 @@ def build(target: Target, parameters: dict[str, Any]) -> Program:
 
 def decide(case: Case, progress: Callable[[str], None] | None = None) -> Outcome:
     """Answer one case. Whatever goes wrong becomes the outcome's error; only Ctrl-C gets through."""
-    import inspect
-
     file: str | None = None
     program: Program | None = None
     try:
@@ -333,11 +333,17 @@ def _decide_in_processes(
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context(method), initializer=_ignore_interrupts)
     futures: list[Future[Outcome]] = []
+    places: dict[int, Future[Outcome]] = {}
     given = 0
+    for engine in {case.engine for case in asked}:
+        prepare(engine)  # once, and not in every worker
+    gc.freeze()
     # Workers in the middle of an exploration would outlive a parent that is terminated.
     restore = signal.signal(signal.SIGTERM, _terminated) if _in_main_thread() else None
     try:
-        futures += [pool.submit(decide, case) for case in asked]
+        for number in _costly_first(asked):
+            places[number] = pool.submit(decide, asked[number])
+        futures += [places[number] for number in range(len(asked))]
         for case, future in zip(asked, futures, strict=True):
             while True:
                 try:
@@ -365,6 +371,22 @@ def _decide_in_processes(
         pool.shutdown(wait=False, cancel_futures=True)
         if restore is not None:
             signal.signal(signal.SIGTERM, restore)
+
+
+def _costly_first(asked: Sequence[Case]) -> list[int]:
+    """Numbers of the cases, those of the longest designs first: a long one at the end would keep one process alone busy."""
+    sizes: dict[str, int] = {}
+    for case in asked:
+        if case.target not in sizes:
+            (target,) = load([case.target])
+            code = getattr(inspect.unwrap(target.function), "__code__", None) if target.function is not None else None
+            sizes[case.target] = _size(code) if code is not None else 0
+    return sorted(range(len(asked)), key=lambda number: (-sizes[asked[number].target], number))
+
+
+def _size(code: CodeType) -> int:
+    """Bytes of a function's code, with that of the functions inside it."""
+    return len(code.co_code) + sum(_size(inner) for inner in code.co_consts if isinstance(inner, CodeType))
 
 
 def _end_workers() -> None:

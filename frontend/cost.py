@@ -38,7 +38,9 @@ def durations(texts: Sequence[str]) -> dict[str, float]:
         try:
             number = float(value.strip()[: len(value.strip()) - len(unit)])
         except ValueError:
-            number = -1.0
+            number = float("nan")
+        if equals and name.strip() and number < 0:
+            raise InputError(f"--time {text}: a duration is not negative; give 0 or more")
         if not equals or not name.strip() or not 0 <= number < float("inf"):
             raise InputError(f"--time {text}: write it as --time 'forward=3ms' (s, ms, us, ns; seconds without a unit)")
         found[name.strip()] = number * UNITS[unit or "s"]

@@ -33,8 +33,9 @@ def _faults(program: p.Program) -> Iterator[str]:
     for thing in program.objects:
         for name in ("depth", "capacity", "size", "count"):
             number = getattr(thing, name, None)
-            if number is not None and number < 1:
-                yield f"{thing.name!r}: {name}={number}; it is at least 1"
+            least = 0 if isinstance(thing, p.Lock) and thing.semaphore else 1
+            if number is not None and number < least:
+                yield f"{thing.name!r}: {name}={number}; it is at least {least}"
     if not program.threads:
         yield "it has no threads"
     for thread in program.threads:

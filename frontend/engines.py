@@ -48,6 +48,15 @@ def ask(program: Program, question: Question, progress: Callable[[str], None] | 
     return _ENGINES[known_engine(question.engine)](program, question, progress)
 
 
+def prepare(engine: str) -> None:
+    """Import what the engine needs for nearly every question, so that processes that are forked share it."""
+    if engine in ("explore", "all"):
+        import fencepost.model.events
+        import fencepost.model.language.build
+        import fencepost.proofs.check
+        import fencepost.proofs.judge  # noqa: F401
+
+
 def _explore(program: Program, question: Question, progress: Callable[[str], None] | None) -> Answer:
     from fencepost.proofs.check import check
     from fencepost.proofs.explore.search import Budget

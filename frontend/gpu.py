@@ -46,7 +46,7 @@ class Machine:
             from fencepost.gpu_validate.emulated import EmulatedRun
 
             return EmulatedRun(plan)
-        from fencepost.gpu_validate.device import TorchRun
+        from fencepost.gpu_validate.torchrun import TorchRun
 
         return TorchRun(self.device, plan)
 
@@ -96,6 +96,19 @@ def plan_all(subjects: Sequence[Subject], jobs: int | None) -> Iterator[tuple[Su
         yield from zip(subjects, pool.map(plan_attacks, subjects), strict=True)
 
 
+def simulated(subject: Subject) -> str:
+    """What the simulated machine, which shares no code with the emulated GPU, finds of a counterexample's design."""
+    from fencepost.engines import Question, ask
+    from fencepost.model.answer import REFUTED
+
+    try:
+        answer = ask(subject.program, Question("simulate", platform=subject.platform, budget=20.0, explain=False))
+    except InputError as error:
+        return f"not asked ({error})"
+    found = ", ".join(hazard.name for hazard in answer.hazards)
+    return f"a wrong value, too ({found})" if answer.verdict == REFUTED else f"{answer.verdict}: {answer.reason or ''}"
+
+
 # ------------------------------------------------------------ text
 
 
@@ -112,13 +125,21 @@ def replay_text(row: Row) -> Iterator[str]:
         yield text + _waits(arm)
     for arm in row.arms:
         if arm.first_wrong:
-            yield f"  first wrong value, {arm.name}: {arm.first_wrong}"
+            yield from _wrapped(f"  first wrong value, {arm.name}: {arm.first_wrong}")
     held = next((arm.held_at for arm in row.arms if arm.held_at), None)
     if held is not None:
         same = "as the model says" if held == row.model_holds else f"the model says {row.model_holds or 'nowhere'}"
         yield f"  the host waited at {held} ({same})"
     for note in row.notes:
         yield f"  note: {note}"
+
+
+def _wrapped(text: str) -> list[str]:
+    import shutil
+    import textwrap
+
+    width = min(120, shutil.get_terminal_size((100, 24)).columns)
+    return textwrap.wrap(text, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
 
 
 def _waits(arm: Any) -> str:
@@ -140,7 +161,7 @@ def replay_table(rows: Sequence[Row]) -> Iterator[str]:
             continue
         cells = {arm.name: f"{arm.wrong}/{arm.trials}" for arm in row.arms}
         fixed = next((arm for arm in row.arms if arm.name == "gated, fixed"), None)
-        held = "" if fixed is None else "held" if fixed.held else "stream held" if fixed.device_held else "free"
+        held = f"about {row.platform}" if row.platform else "" if fixed is None else "held" if fixed.held else "stream held" if fixed.device_held else "free"
         yield f"{name:<46} {cells.get('ungated', '-'):>9} {cells.get('gated', '-'):>9} {cells.get('gated, fixed', '-'):>9}  {held}"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import re
 import types
 import typing
@@ -68,12 +69,18 @@ def parse(text: str, declared: Any) -> Any:
 
     >>> parse("3", int), parse("true", bool), parse("none", Union[int, None]), parse("a,b", tuple[str, ...])
     (3, True, None, ('a', 'b'))
+    >>> parse("2e-3", Union[float, None])
+    0.002
     """
     origin = get_origin(declared)
     if declared is bool:
         return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[_known(text)]
     if declared is int:
         return int(text)
+    if declared is float:
+        if not math.isfinite(value := float(text)):
+            raise ValueError(text)
+        return value
     if declared is type(None):
         if text.lower() != "none":
             raise ValueError(text)

@@ -180,6 +180,10 @@ def hazard_of(program: Program, outcome: Outcome, platform: str | None, environm
         if best is None or score > best[0]:
             best = (score, pair)
     if best is None:
+        through = events.undefined_reads(structure)  # a raw pointer to a freed block: what it reaches is somebody else's
+        if through:
+            mine = [k for k in through if structure.nodes[structure.accesses[k].node].step == wrong.step]
+            return events.undefined_hazard(structure, (mine or through)[0])
         raise Disagreement(f"{where} reads {wrong.object} wrongly, but the concrete event structure orders every access")
     hazard = events.hazard_of(structure, *best[1])
     return msgspec.structs.replace(hazard, value_changing=True)

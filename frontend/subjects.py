@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+import msgspec
 from fencepost.errors import InputError, relative
 from fencepost.gpu_validate.files import Subject, parse
 from fencepost.model.answer import REFUTED
@@ -55,7 +56,7 @@ def gather(
     declared = {(c.target, c.label): c for c in cases(targets)} if not sets else {}
     subjects: list[Subject] = []
     verdicts: list[str] = []
-    for outcome in decide_all([_plain(case) for case in asked], jobs):
+    for outcome in decide_all([msgspec.structs.replace(case, explain=False) for case in asked], jobs):
         if outcome.error is not None:
             raise InputError(outcome.error)
         answer, program, case = outcome.answer, outcome.program, outcome.case
@@ -85,12 +86,6 @@ def gather(
         had = ", ".join(sorted(set(verdicts))) or "none"
         raise InputError(f"{' '.join(spellings)}: nothing here is {what} (verdicts: {had})")
     return subjects
-
-
-def _plain(case: object) -> object:
-    import msgspec
-
-    return msgspec.structs.replace(case, explain=False)  # type: ignore[type-var]
 
 
 def _chosen(subjects: Sequence[Subject], verdict: str, keyword: str | None) -> list[Subject]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.gpu_validate.plan import Plan, compile_run, with_gates, without_gates
+from fencepost.gpu_validate.compile import compile_run
+from fencepost.gpu_validate.plan import Plan, with_gates, without_gates
 from fencepost.gpu_validate.schedule import Schedule, follow, overtake
 from fencepost.gpu_validate.trial import Arm, Tally, Trial
 from fencepost.model import program as p

@@ -12,7 +12,8 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fencepost.gpu_validate.plan import Plan, Unsupported, compile_run, with_gates
+from fencepost.gpu_validate.compile import compile_run
+from fencepost.gpu_validate.plan import Plan, Unsupported, with_gates
 from fencepost.gpu_validate.schedule import Gate, Recorder, Schedule, Where, covers, joins, may_join
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step

@@ -248,10 +248,10 @@ def pinned_raw(m: Bench) -> str:
 
 @probe("S83", "the same with a kernel that reads the block in place", YES, "inferred")
 def pinned_kernel(m: Bench) -> str:
-    from fencepost.gpu_validate.device import _Mapped
+    from fencepost.gpu_validate.device import Mapped
 
     def use(x: Any) -> None:
-        view = m.torch.as_tensor(_Mapped(x.data_ptr(), 1024), device="cuda")
+        view = m.torch.as_tensor(Mapped(x.data_ptr(), 1024), device="cuda")
         with m.torch.cuda.stream(m.a):
             m.torch.bitwise_or(view, 0, out=m.other)
 

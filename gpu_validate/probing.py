@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
-from fencepost.gpu_validate.device import MEBI, _Mapped, torch_or_error
+from fencepost.gpu_validate.device import MEBI, Mapped, torch_or_error
 from fencepost.gpu_validate.gates import Gates
 from fencepost.model.program import Data
 
@@ -105,7 +105,7 @@ class Bench:
 
     def mapped(self, host: Any) -> Any:
         """Pinned memory as kernels see it (S107)."""
-        return self.torch.as_tensor(_Mapped(host.data_ptr(), len(host)), device="cuda")
+        return self.torch.as_tensor(Mapped(host.data_ptr(), len(host)), device="cuda")
 
     def clean(self) -> None:
         """Open everything and come to rest."""

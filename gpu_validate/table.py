@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fencepost.gpu_validate.arms import arms, prepare
-from fencepost.gpu_validate.device import Device, TorchRun
+from fencepost.gpu_validate.device import Device
 from fencepost.gpu_validate.drive import Attack, attacks
 from fencepost.gpu_validate.emulated import EmulatedRun
 from fencepost.gpu_validate.files import Subject
 from fencepost.gpu_validate.plan import Plan, Unsupported
 from fencepost.gpu_validate.schedule import Unforceable
+from fencepost.gpu_validate.torchrun import TorchRun
 from fencepost.gpu_validate.trial import Arm, Trial, explain
 from fencepost.model.events import InvalidRun
 from fencepost.model.platform import platform as platform_of
@@ -33,6 +34,8 @@ class Row(Data, frozen=True):
     notes: tuple[str, ...] = ()
     error: str | None = None
     seconds: float = 0.0
+    platform: str | None = None
+    """Another platform that the counterexample is about; a CUDA GPU need not show it."""
 
 
 def replay(subject: Subject, make: Callable[[Plan], Any], trials: int) -> Row:
@@ -54,9 +57,10 @@ def replay(subject: Subject, make: Callable[[Plan], Any], trials: int) -> Row:
             text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         return Row(*head, error=text, seconds=time.perf_counter() - begin)
     notes = list(ready.schedule_notes)
-    if subject.platform not in (None, "cuda"):
+    other = None if subject.platform in (None, "cuda") else subject.platform
+    if other is not None:
         notes.append(f"asked about the platform {subject.platform!r}, which this GPU may not be")
-    return Row(*head, tuple(done), ready.holds, tuple(notes), None, time.perf_counter() - begin)
+    return Row(*head, tuple(done), ready.holds, tuple(notes), None, time.perf_counter() - begin, other)
 
 
 def replays(subjects: list[Subject], make: Callable[[Plan], Any], trials: int) -> Iterator[Row]:
@@ -141,6 +145,11 @@ def attack(subject: Subject, planned: list[Attack | str], make: Callable[[Plan],
             trial: Trial = run.trial()
         except (Unsupported, ValueError) as error:
             skipped.append(f"{item.what}: {error}")
+            continue
+        except RuntimeError as error:
+            if type(error).__name__ != "OutOfMemoryError":
+                raise
+            skipped.append(f"{item.what}: the GPU is out of memory")
             continue
         if trial.diverged:
             skipped.append(f"{item.what}: a query answered otherwise than in the run")

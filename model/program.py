@@ -118,7 +118,7 @@ class Memory(Data, frozen=True):
 
 
 class Stream(Data, frozen=True):
-    """A FIFO of device work (S2). `default` marks a thread's default stream."""
+    """A FIFO of device work (S2). `default` marks a thread's default stream. `gpu` < 0: an agent outside of all GPUs."""
 
     name: str
     depth: int | None = None

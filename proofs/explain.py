@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.model import answer as a
 from fencepost.model import program as p
+from fencepost.model.names import Names
 from fencepost.model.platform import ENVIRONMENTS, Environment, Platform
 from fencepost.proofs import edits
 from fencepost.proofs.explore.locations import Location, operands, operations
@@ -61,7 +62,7 @@ def describe(program: p.Program, at: tuple[int, int]) -> str:
 def name(program: p.Program, thread: p.Thread, operand: p.Operand) -> str:
     """An operand's name as the user wrote it."""
     if isinstance(operand, p.Local):
-        return thread.locals[operand.id].name
+        return Names(program).local(operand.id, thread)
     return program.objects[operand.id].name
 
 

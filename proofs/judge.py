@@ -6,6 +6,7 @@ import msgspec
 from fencepost.model import answer as a
 from fencepost.model import events
 from fencepost.model import program as p
+from fencepost.model.events.values import UNKNOWN_PART
 from fencepost.model.platform import Environment, Platform
 from fencepost.proofs.explore.complete import Lowered, complete
 from fencepost.proofs.explore.locations import Location
@@ -53,7 +54,7 @@ def judge(
     first, second = pairs[-1]
     changes, why = events.value_change(structure, first, second)
     hazard = events.hazard_of(structure, first, second)
-    if changes is None:
+    if changes is None and why != UNKNOWN_PART:
         run, changes, why = prolong(program, run, (first, second), platform, environment)
     return Judged(msgspec.structs.replace(hazard, value_changing=changes), found, location, run, turns, why)
 

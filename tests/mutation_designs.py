@@ -1265,31 +1265,8 @@ def record_behind_a_write_where_one_asks() -> fp.Design:
 
 
 @in_the_run("CAABB")
-def wait_behind_a_write() -> fp.Design:
-    """So is a wait for an event (S20)."""
-    d = fp.Design("wait behind a write")
-    m, e, s, other = d.pinned("m"), d.event("e"), d.stream("s"), d.stream("other")
-
-    @d.script("C")
-    def third() -> None:
-        e.record(other)
-
-    @d.script("A")
-    def first() -> None:
-        m.write()
-        s.wait_event(e)
-
-    @d.script("B")
-    def second() -> None:
-        d.launch("use", reads=[m], stream=s)
-        s.synchronize()
-
-    return d
-
-
-@in_the_run("CAABB")
 def wait_behind_a_write_where_one_asks() -> fp.Design:
-    """The same where an event is queried."""
+    """So is a wait for an event (S20)."""
     d = fp.Design("wait behind a write, where one asks")
     m, e, s, other = d.pinned("m"), d.event("e"), d.stream("s"), d.stream("other")
 
@@ -2324,9 +2301,9 @@ def cell_lets_go_when_cleared() -> fp.Design:
     return d
 
 
-@declared(fp.REFUTED, "RAW u")
+@declared(fp.REFUTED, "UNDEFINED t")
 def raw_pointer() -> fp.Design:
-    """A raw pointer holds nothing: the block has another owner when the kernel reads through it."""
+    """A raw pointer holds nothing: the kernel reads through it after the free."""
     d = fp.Design("raw pointer")
     side, scratch = d.stream("side"), d.pageable("scratch")
 

@@ -157,6 +157,8 @@ _rule(LOWERING, "torch.cuda.synchronize waits", "S32", "DeviceSync JoinDevice", 
 
 _rule(EXPLORER, "enqueue -> start", "S2", "Enqueue", "two_streams launch-blocking-kernels; copy_unguarded launch-blocking",
       (COMPILE + "_enqueue", "s.streams[stream(s)] |= s.tb[t]",
+       "pass"),
+      (COMPILE + "_enqueue", "s.streams[only] |= s.tb[t]",
        "pass"))
 _rule(EXPLORER, 'the calls that put work there -> a "no" of stream.query', "S34", "Enqueue StreamQuery", "told_of_a_wait; no_comes_after_the_enqueue",
       (COMPILE + "_called", "s.tb[t] | PENDING",
@@ -166,13 +168,19 @@ _rule(EXPLORER, "a stream with work may be busy", "S34", "Enqueue StreamQuery", 
        "s.tb[t]"))
 _rule(EXPLORER, "a record starts after its call", "S2", "RecordEvent", "record_behind_a_write",
       (COMPILE + "_recordevent", "s.streams[i] |= s.tb[t]  # a record is an item: it starts after its call, and what follows after it (S2)",
-       "pass"))
+       "pass"),
+      (COMPILE + "_recordevent", "bit = s.streams[only] = s.streams[only] | s.tb[t]",
+       "bit = s.streams[only]"))
 _rule(EXPLORER, "a record captures the stream", "S19", "RecordEvent", "event_between_streams; event_guard",
       (COMPILE + "_recordevent", "write(s, s.streams[i] & BIT)",
-       "write(s, 0)"))
+       "write(s, 0)"),
+      (COMPILE + "_recordevent", "s.events[event] = bit & BIT",
+       "s.events[event] = 0"))
 _rule(EXPLORER, "a record forgets the earlier capture", "S19", "RecordEvent", "recorded_again",
       (COMPILE + "_recordevent", "write(s, s.streams[i] & BIT)",
-       "write(s, (s.streams[i] | self._event_read(effect.event)(s)) & BIT)"))
+       "write(s, (s.streams[i] | self._event_read(effect.event)(s)) & BIT)"),
+      (COMPILE + "_recordevent", "s.events[event] = bit & BIT",
+       "s.events[event] |= bit & BIT"))
 _rule(EXPLORER, "a record starts after its call, where something is queried", "S2", "RecordEvent", "record_behind_a_write_where_one_asks",
       (COMPILE + "_recordevent", "s.streams[i] |= s.tb[t]\n        known",
        "known"))
@@ -191,8 +199,10 @@ _rule(EXPLORER, 'the record call -> a "no" of event.query', "S24", "RecordEvent 
 _rule(EXPLORER, "a record behind completed work is complete", "S24", "RecordEvent EventQuery", "no_is_impossible_on_an_idle_stream",
       (COMPILE + "_recordevent", "else COMPLETE",
        "else 0"))
-_rule(EXPLORER, "capture -> synchronize", "S23", "JoinEvent", "rows_by_index; event_guard",
+_rule(EXPLORER, "capture -> synchronize", "S23", "JoinEvent", "recorded_elsewhere one-hardware-queue; event_guard",
       (COMPILE + "_joinevent", "s.tb[t] |= read(s) & BIT",
+       "pass"),
+      (COMPILE + "_joinevent", "s.tb[t] |= s.events[event] & BIT",
        "pass"))
 _rule(EXPLORER, "capture -> synchronize, where something is queried", "S23", "JoinEvent", "asked_then_waited_for",
       (COMPILE + "_joinevent", "s.tb[t] |= flags & BIT",
@@ -215,12 +225,11 @@ _rule(EXPLORER, "a synchronized GPU is idle", "S34", "JoinDevice StreamQuery", "
 _rule(EXPLORER, "synchronize is of one GPU and process", "S32", "JoinDevice", "other_device_is_synchronized",
       (LAYOUT + "device_streams", "if o.gpu == gpu and o.process == process:",
        "if True:"))
-_rule(EXPLORER, "capture -> later items of the waiting stream", "S20", "StreamJoinsEvent", "hop_over_a_stream; event_between_streams",
-      (COMPILE + "_streamjoinsevent", "(read(s) & BIT) | s.tb[t]",
-       "s.tb[t]"))
-_rule(EXPLORER, "the wait starts after its call", "S2", "StreamJoinsEvent", "wait_behind_a_write",
-      (COMPILE + "_streamjoinsevent", "(read(s) & BIT) | s.tb[t]",
-       "(read(s) & BIT)"))
+_rule(EXPLORER, "capture -> later items of the waiting stream", "S20", "StreamJoinsEvent", "hop_over_a_stream; waited_for_after_the_record",
+      (COMPILE + "_streamjoinsevent", "s.streams[stream(s)] |= read(s) & BIT",
+       "pass"),
+      (COMPILE + "_streamjoinsevent", "s.streams[only] |= s.events[event] & BIT",
+       "pass"))
 _rule(EXPLORER, "capture -> later items, where something is queried", "S20", "StreamJoinsEvent", "event_between_streams_and_asked",
       (COMPILE + "_streamjoinsevent", "(flags & BIT) | s.tb[t]",
        "s.tb[t]"))
@@ -372,7 +381,7 @@ _rule(EXPLORER, "unlock -> acquire", "theory 2", "Acquire", "locked; try_lock_ta
       (COMPILE + "_acquire", "s.tb[t] |= bit & edge",
        "pass"))
 _rule(EXPLORER, "acquire -> a later try-lock", "theory 2 [T]", "Acquire TryLock", "try lock, written before",
-      (COMPILE + "_acquire", "(free - 1, bit | s.tb[t])",
+      (COMPILE + "_acquire", "(free - 1, bit | s.tb[t] & taken)",
        "(free - 1, bit)"))
 _rule(EXPLORER, "a lock is held by one", "theory 2", "Acquire", "locked; try_lock_takes",
       (COMPILE + "_ready", "s.locks[k][0] > 0",
@@ -461,11 +470,14 @@ _rule(EXPLORER, "slots of a ring are disjoint", "theory 1", "Touch Enqueue", "st
 _rule(EXPLORER, "an access of the whole meets every slot", "theory 1", "Touch Enqueue", "all_rows",
       (MEMORY + "_judge", "if slot != s.slot and slot != ANY_SLOT and s.slot != ANY_SLOT:",
        "if slot != s.slot:"))
-_rule(EXPLORER, "a fresh block is undefined until it is written", "theory 1", "Alloc", "read_before_it_is_written; written_elsewhere",
-      (MEMORY + "_judge", 's.hazard = ("UNDEFINED", node, which)',
-       "pass"))
-_rule(EXPLORER, "a write defines", "theory 1", "Alloc", "blocks_stay_with_their_stream; raw_copy_is_not_noted",
-      (MEMORY + "_judge", "s.block = (*s.block[:3], True, s.block[4])",
+_rule(EXPLORER, "a fresh block is undefined until it is written", "theory 1", "Alloc", "read_before_it_is_written; unknown_part_written",
+      (MEMORY + "_judge", 'if not write:\n                s.hazard = ("UNDEFINED", node, which)',
+       "if not write:\n                pass"))
+_rule(EXPLORER, "an access through a raw pointer to a freed block is a use after free", "S65", "View", "raw_pointer",
+      (MEMORY + "_judge", "if pointer is not None and",
+       "if False and"))
+_rule(EXPLORER, "a write defines", "theory 1", "Alloc", "scope_ends_with_the_turn; blocks_stay_with_their_stream",
+      (MEMORY + "_judge", "s.block = (*s.block[:3], s.block[3] | DEFINED, s.block[4])",
        "pass"))
 _rule(EXPLORER, "the same bytes in the same epoch change nothing", "theory 1", "Touch", "same_bytes_again",
       (MEMORY + "_judge", "exempt = w.epoch and (same or (w.same_bytes and not write))",
@@ -659,7 +671,7 @@ _rule(EVENTS, "capture -> later items of the waiting stream", "S20", "StreamJoin
 _rule(EVENTS, "the other stream -> later items of the waiting stream", "S22", "StreamJoinsStream", "hop_by_stream_waits; one_kernel_reads_and_writes",
       (PLAYER + "_stream_joins_stream", "self._stream_waits(step.thread, self._fifo(step.thread, effect.stream), capture)",
        "pass"))
-_rule(EVENTS, "the wait starts after its call", "S2", "StreamJoinsEvent", "wait_behind_a_write; wait_behind_a_write_where_one_asks",
+_rule(EVENTS, "the wait starts after its call", "S2", "StreamJoinsEvent", "wait_behind_a_write_where_one_asks",
       (CLOCKS + "wait", "elif mine[thread] < caller[thread]:",
        "elif False:"))
 _rule(EVENTS, 'query "yes" is a synchronize', "S24", "EventQuery StreamQuery", "stream_says_yes; asked_then_waited_for",
@@ -683,7 +695,7 @@ _rule(EVENTS, 'a "no" is impossible when the work is known complete', "S24", "Ev
 _rule(EVENTS, 'a "no" is possible while work is pending', "S24", "EventQuery StreamQuery", "no_of_a_stream_that_waits_for_an_event; no_of_a_waiting_stream",
       (PLAYER + "_query_answers", '{"yes", "no"} if pending else {"yes"}',
        '{"yes"}'))
-_rule(EVENTS, "one hardware queue is one stream", "S115", "Enqueue", "recorded_elsewhere one-hardware-queue; two_streams one-hardware-queue",
+_rule(EVENTS, "one hardware queue is one stream", "S115", "Enqueue", "two_streams one-hardware-queue; recorded_elsewhere one-hardware-queue",
       ("fencepost.model.events.state:_fifos", "if environment.one_queue else",
        "if False else"))
 _rule(EVENTS, "host accesses are in program order", "theory 2", "Touch", "set_behind_a_set; same_bytes_again",
@@ -871,8 +883,11 @@ _rule(EVENTS, "slots of a ring are disjoint", "theory 1", "Touch Enqueue", "ring
       (REFERENCES + "_named", "self._index(thread, operand.index) % depth",
        "0"))
 _rule(EVENTS, "a fresh block is undefined until it is written", "theory 1", "Alloc", "read_before_it_is_written; view_of_a_part",
-      (STRUCTURE + "undefined_reads", "found.append(index)",
-       "pass"))
+      (STRUCTURE + "undefined_reads", "elif not any(",
+       "elif False and not any("))
+_rule(EVENTS, "an access through a raw pointer to a freed block is a use after free", "S65", "View", "raw_pointer",
+      (STRUCTURE + "undefined_reads", "if touched.freed is not None:",
+       "if False:"))
 _rule(EVENTS, "a write defines", "theory 1", "Alloc", "unknown_part_written; blocks_stay_with_their_stream",
       (STRUCTURE + "undefined_reads", "written.setdefault(touched.tenant, []).append(touched)",
        "pass"))

@@ -235,6 +235,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
     "an assumption added": (edit_manifest(lambda d: d["assumptions"].append("kernels are instant")), "assumptions: "),
     "another environment": (edit_manifest(lambda d: d.update(environment="launch-blocking")), "environment: "),
     "other rules": (edit_manifest(lambda d: d.update(rules="0" * 16)), "rules: "),
+    "another name": (edit_manifest(lambda d: d.update(design="other")), "design: the manifest says 'other'"),
     "another number of states": (edit_manifest(lambda d: d["classes"][0].update(states=1)), "the manifest says 1"),
     "another design": (other_program, "class slot"),
     "a spared pair added": (edit_manifest(lambda d: d["spared"].append("nothing reads: w of slot")), "spared pairs: "),

@@ -143,7 +143,7 @@ def test_durations_from_the_command_line() -> None:
         "forward": 0.003, "copy to x": pytest.approx(2e-5), "a": 0.5, "b": pytest.approx(7e-9),
     }  # fmt: skip
     for text in ("forward", "forward=-1ms", "=3ms", "forward=nan", "forward=inf", "forward=fast"):
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match="not negative" if text == "forward=-1ms" else "write it as"):
             durations([text])
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fencepost.cli import run
@@ -97,7 +98,7 @@ def test_a_right_removal_passes_and_says_what_the_buffer_rests_on(repository: Pa
     commit(repository, ONE_GONE)
     code, text = diff("--git", "main..change", "designs_of_engine/")
     assert code == 0
-    assert "went" in text and "1 variants, 1 changed: 1 not worse" in text
+    assert "went" in text and "1 variant, 1 changed: 1 not worse" in text
 
 
 def test_the_working_tree_and_what_is_staged(repository: Path) -> None:
@@ -153,6 +154,81 @@ def test_two_files_and_two_parameters(repository: Path) -> None:
     code, text = diff(ring, "--before", "depth=2", "--after", "depth=3")
     assert code == 0
     assert re.search(r"slot: .*margin 0\s+->.*margin 1", " ".join(text.split()))
+
+
+COSTLY = """import fencepost as fp
+
+
+def loop(guard: bool = True, copy: float | None = None, slots: int = 1) -> fp.Design:
+    d = fp.Design("loop")
+    staging, target, copied = d.pinned("staging", depth=slots), d.device("target"), d.event("copied")
+
+    @d.loop("worker")
+    def step(n):
+        if guard:
+            copied.synchronize()
+        d.host("prepare", writes=[staging[n]], time=1e-3)
+        target.copy_(staging[n], non_blocking=True, time=copy)
+        copied.record()
+        d.host("sample", time=4e-3)
+
+    return d
+
+
+def locked() -> fp.Design:
+    d = fp.Design("locked")
+    lock = d.lock("lock")
+
+    @d.loop("worker")
+    def step(n):
+        with lock:
+            d.host("prepare")
+
+    return d
+"""
+
+
+def test_change_of_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("z3")
+    pytest.importorskip("networkx")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "costly.py").write_text(COSTLY)
+
+    def cost(*arguments: str) -> tuple[list[tuple[str, str, str]], str]:
+        _, text = diff("costly.py::loop", *arguments, "--format", "json")
+        (pair,) = json.loads(text)["pairs"]
+        return [(row["what"], row["before"], row["after"]) for row in pair["cost"]], pair["cost_open"]
+
+    # The copy is hidden behind sampling: the wait costs nothing, and goes for nothing.
+    cheap, _ = cost("--before", "guard=true", "--after", "guard=false", "--set", "copy=2e-3")
+    assert not any(what == "time per step" for what, _, _ in cheap)
+    assert any(what == "copied.synchronize()" and new == "-" for what, _, new in cheap)
+    # A copy of 7 ms is longer than all the host does besides: 1 + 7 ms with the wait, 7 ms of copies alone without it.
+    dear, _ = cost("--before", "guard=true", "--after", "guard=false", "--set", "copy=7e-3")
+    assert ("time per step", "8 ms", "7 ms") in dear
+    assert ("critical cycle", "copy to target + prepare staging", "copy to target") in dear
+    assert any(what == "copied.synchronize()" and old.startswith("costs 1 ms; free while") for what, old, _ in dear)
+    # The same design costs the same; what costs the same is not listed.
+    assert cost("--before", "slots=1", "--after", "slots=2", "--set", "copy=7e-3") == ([], "")
+    _, text = diff("costly.py::loop", "--before", "guard=true", "--after", "guard=false", "--set", "copy=7e-3")
+    assert "time per step: 8 ms  ->  7 ms" in text
+
+
+def test_few_costs_are_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("z3")
+    pytest.importorskip("networkx")
+    from fencepost.diff.costs import Costs
+    from fencepost.model.platform import PLATFORMS
+
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(COSTLY, names)
+    one, two = (program_of(names["loop"], {"guard": guard, "copy": 7e-3}) for guard in (True, False))
+    costs = Costs(PLATFORMS["cuda"], most=1)
+    assert costs.change(one, two)[0] and costs.change(one, two) == costs.change(one, two)  # asked again: remembered
+    assert costs.change(two, one) == ((), "not compared, other variants that changed were; fencepost cost tells")
+    rows, why = Costs(PLATFORMS["cuda"]).change(one, program_of(names["locked"], {}))
+    assert not rows and why.startswith("after: ")
 
 
 def test_a_declared_refutation_is_no_loss() -> None:

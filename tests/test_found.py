@@ -194,6 +194,32 @@ def test_a_raw_pointer_is_no_reference() -> None:
     assert decide(one_view_holds).verdict == a.REFUTED
 
 
+def same_bytes_of_an_unknown_part() -> fp.Design:
+    """A copy repeats the bytes of some part while another thread writes a part.
+
+    Was REFUTED with no wrong value to show: the order of the two writes was taken for a difference in what they leave.
+    """
+    d = fp.Design("same bytes of an unknown part")
+    m = d.pageable("m")
+
+    @d.loop("writer")
+    def writer() -> None:
+        m["x"].write()
+
+    @d.loop("copier")
+    def copier() -> None:
+        m[fp.ANY].copy_(m["y"], same_bytes=True)
+
+    return d
+
+
+def test_the_same_bytes_of_an_unknown_part_are_unknown() -> None:
+    """Neither shown nor excluded: UNKNOWN, and why."""
+    got = decide(same_bytes_of_an_unknown_part)
+    assert got.verdict == a.UNKNOWN
+    assert got.reason is not None and "unknown part" in got.reason
+
+
 def cursor_of_two_threads() -> fp.Design:
     """Two threads move one cursor, and one waits for its copy before it does.
 

@@ -138,9 +138,9 @@ def test_a_run_of_another_version_is_told_by_its_first_step(target: str, capsys:
     content["subjects"][0]["program"] = content["subjects"][0]["fixed"]
     Path("r.json").write_text(json.dumps(content))
     capsys.readouterr()
-    assert run(["replay", "r.json", "--dry-run", "--json"]) == 1
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert row["error"].startswith("step ") and "the thread is at node" not in row["arms"]
+    assert "refill [free]: step 3 (worker, node 0): the thread is at node" in refused(
+        capsys, "replay", "r.json", "--dry-run", "--json"
+    )
 
 
 # ------------------------------------------------------------ probes and profiles

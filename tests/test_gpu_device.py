@@ -9,17 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fencepost.gpu_validate.device import Device, NoGpu, TorchRun, torch_or_error
+from fencepost.gpu_validate.device import Device, NoGpu, torch_or_error
+from fencepost.gpu_validate.files import Subject
 from fencepost.gpu_validate.gates import Gates, NoGates, SleepGates, Watchdog, make
+from fencepost.gpu_validate.script import script
 from fencepost.gpu_validate.skip import gpu_missing
 from fencepost.gpu_validate.table import attack, on_gpu, plan_attacks, replay
-from fencepost.gpu_validate.script import script
+from fencepost.gpu_validate.torchrun import TorchRun
+
 from test_gpu_plans import recycled, refill, subject
 
-from fencepost.gpu_validate.files import Subject
-
 REASON = gpu_missing()
-needs_gpu = pytest.mark.skipif(REASON is not None, reason=f"fencepost_gpu: {REASON}")
+needs_gpu = pytest.mark.fencepost_gpu
 
 
 @pytest.fixture
@@ -168,3 +169,14 @@ def test_a_machine_without_a_gpu_is_said_in_one_line() -> None:
     if REASON is None:
         pytest.skip("there is a GPU")
     assert "\n" not in REASON and REASON
+
+
+def test_the_marker_skips_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text(
+        "import pytest\n\n@pytest.mark.fencepost_gpu(gpus=1000)\ndef test_x():\n    assert False\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "test_x.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    if "PytestUnknownMarkWarning" in done.stdout:
+        pytest.skip("the plugin is not installed here")
+    assert done.returncode == 0 and "fencepost_gpu: " in done.stdout and "1 skipped" in done.stdout

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 from fencepost.gpu_validate import plan as c
 from fencepost.gpu_validate.arms import arms, planned, prepare
+from fencepost.gpu_validate.compile import compile_run
 from fencepost.gpu_validate.drive import attacks
 from fencepost.gpu_validate.emulated import EmulatedRun
 from fencepost.gpu_validate.files import Subject, design_hash, dump, parse
 from fencepost.gpu_validate.layout import UNITS, place
-from fencepost.gpu_validate.plan import Unsupported, compile_run, expand, pack, without_gates
+from fencepost.gpu_validate.plan import Unsupported, expand, pack, without_gates
 from fencepost.gpu_validate.schedule import Unforceable, follow, overtake
 from fencepost.gpu_validate.script import listing, script
 from fencepost.gpu_validate.table import attack, plan_attacks, replay
@@ -21,6 +22,7 @@ from fencepost.model import program as p
 from fencepost.model.answer import AccessInfo, Hazard, Run, Step
 from fencepost.model.events import InvalidRun
 from fencepost.model.events.parts import Row
+from fencepost.model.platform import PLATFORMS
 from fencepost.proofs.check import check
 
 
@@ -132,7 +134,7 @@ def test_a_host_access_that_came_first_is_driven_the_other_way_round() -> None:
     run = Run((Step(0, 0), Step(1, 0)))
     first = AccessInfo(0, "writer", "writer", False, "w", "write", 0)
     second = AccessInfo(1, "copier", "s", True, "r", "copy_", 0)
-    plan = planned(program, overtake(program, run, Hazard("RAW", "host", first, second)), c.PLATFORMS["cuda"])
+    plan = planned(program, overtake(program, run, Hazard("RAW", "host", first, second)), PLATFORMS["cuda"])
     assert EmulatedRun(plan).trial().wrong
     assert not EmulatedRun(without_gates(plan)).trial().wrong
 

@@ -107,7 +107,7 @@ def test_two_threads_of_one_name(k: Kit) -> None:
         (lambda k, n: k.d.launch("f", reads=[k.event]), "is no memory"),
         (lambda k, n: k.d.launch("f", reads=[fp.write(k.gpu)]), "fp.write into writes="),
         (lambda k, n: k.buffer.read(harm="great"), "it is one of address"),
-        (lambda k, n: k.buffer.read(time=-1), "a duration in seconds"),
+        (lambda k, n: k.buffer.read(time=-1), "a duration in seconds, 0 or more"),
         (lambda k, n: k.buffer.release(), "lives for ever"),
         (lambda k, n: k.queue.put(k.event), "takes 2 values"),
         (lambda k, n: k.queue.put(k.buffer, k.event), "value 1 is declared as event"),

@@ -187,7 +187,7 @@ def test_a_recycled_block_names_both_owners() -> None:
 
 def test_undefined_bytes_need_no_first_access() -> None:
     second = msgspec.structs.replace(REFILL, mode="r", operation="read")
-    assert "nothing has written" in missing_edge(Hazard("UNDEFINED", "x", None, second))
+    assert "never written, or freed before" in missing_edge(Hazard("UNDEFINED", "x", None, second))
 
 
 # ---------------------------------------------------------------- other formats

@@ -77,9 +77,9 @@ def check(
     progress = Progress()
     try:
         for outcome in decide_all(asked, jobs, progress):
-            outcomes.append(outcome)
-            if outcome.error is not None:
+            if outcome.error is not None and outcome.error not in {one.error for one in outcomes}:  # a missing extra: once
                 click.echo(f"fencepost: {'internal error: ' if outcome.crashed else ''}{outcome.error}", err=True)
+            outcomes.append(outcome)
     except KeyboardInterrupt:
         interrupted = True
     progress.clear()

@@ -15,8 +15,8 @@ STEPS = 3
 
 @click.command()
 @click.argument("target", metavar="TARGET")
-@click.option("--promela", "kind", flag_value="promela", help="A Promela model for SPIN.")
-@click.option("--smt2", "kind", flag_value="smt2", help="SMT-LIB for any solver: sat is a hazard.")
+@click.option("--promela", is_flag=True, help="A Promela model for SPIN.")
+@click.option("--smt2", is_flag=True, help="SMT-LIB for any solver: sat is a hazard.")
 @click.option("--steps", type=click.IntRange(1), default=STEPS, metavar="K", help=f"Turns per loop thread (default {STEPS}).")
 @click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="A parameter of the design; repeatable.")
 @click.option("-k", "keyword", metavar="TEXT", help="With the parameters of the one variant that contains TEXT.")
@@ -24,7 +24,7 @@ STEPS = 3
 @click.option("--environment", callback=known("environment"), help="A constraint of a debug run; see docs/answers.md.")
 @click.option("--platform", callback=known("platform"), help="What vendors disagree on: cuda (the default), rocm, ...")
 def export(
-    target: str, kind: str | None, steps: int, sets: tuple[str, ...], keyword: str | None, output: str | None,
+    target: str, promela: bool, smt2: bool, steps: int, sets: tuple[str, ...], keyword: str | None, output: str | None,
     environment: str | None, platform: str | None,
 ) -> int:  # fmt: skip
     """Write a bounded instance of one design: Promela for SPIN, or the SMT engine's query as SMT-LIB.
@@ -32,10 +32,10 @@ def export(
     Both ask whether two conflicting accesses can overlap, or a read can be undefined, within K turns of every loop
     thread; also when the overlap changes no value. Neither says anything about more turns.
     """
-    if kind is None:
-        raise InputError("say what to write: --promela or --smt2")
+    if promela == smt2:
+        raise InputError(f"say what to write: --promela or --smt2{', not both' if smt2 else ''}")
     program, environment, platform = _one(target, sets, keyword, environment, platform)
-    text = _text(kind, program, steps, environment, platform)
+    text = _text("promela" if promela else "smt2", program, steps, environment, platform)
     if output is None:
         click.echo(text, nl=False)
         return 0

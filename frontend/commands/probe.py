@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 from fencepost.errors import InputError
+
+if TYPE_CHECKING:
+    from fencepost.gpu_validate.probing import Measured
 
 
 @click.command()
@@ -38,7 +43,6 @@ def probe(
     from fencepost.gpu_validate import probes
     from fencepost.gpu_validate.device import NoGpu, torch_or_error
     from fencepost.gpu_validate.gates import NoGates, make
-    from fencepost.gpu_validate.probing import Measured
 
     def show(result: Measured) -> None:
         if not as_json:
@@ -62,10 +66,7 @@ def probe(
     return 1 if differ else 0
 
 
-def _lines(result: object) -> list[str]:
-    from fencepost.gpu_validate.probing import Measured
-
-    assert isinstance(result, Measured)
+def _lines(result: Measured) -> list[str]:
     if result.measured is None:
         return [f"{result.rules:<10} {result.what}: not measured ({result.why})"]
     mark = "as expected" if result.agrees else f"DIFFERS, expected {result.expected}"

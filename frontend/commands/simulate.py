@@ -80,13 +80,13 @@ def simulate(
     interrupted = False
     try:
         for case, simulated, outcome in _each(asked, bool(overs) and replay is None, unguided, timing, progress):
-            outcomes.append(outcome)
-            results.append(simulated)
             progress.clear()
-            if outcome.error is not None:
+            if outcome.error is not None and outcome.error not in {one.error for one in outcomes}:  # a missing extra: once
                 click.echo(f"fencepost: {'internal error: ' if outcome.crashed else ''}{outcome.error}", err=True)
             elif format_ == "text" and simulated is not None:
                 _write(case, simulated, sets, len(asked) > 3)
+            outcomes.append(outcome)
+            results.append(simulated)
     except KeyboardInterrupt:
         interrupted = True
     progress.clear()

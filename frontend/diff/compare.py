@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from fencepost.check import Case, Outcome, answer_program
 from fencepost.diff.changes import Change, changes, same_text
+from fencepost.diff.costs import Costs, Row
 from fencepost.diff.side import Entry
 from fencepost.errors import InputError
 from fencepost.model.answer import PROVED, REFUTED, Answer, Hazard
@@ -32,6 +33,10 @@ class Pair(msgspec.Struct, frozen=True):
     """Hazards that only the later side has and that do not count, each with the reason."""
     rests: tuple[tuple[str, str, str], ...] = ()
     """(object, what protected it before, what protects it now) where that changed; margins included."""
+    cost: tuple[Row, ...] = ()
+    """(time per step, cycle or wait; its cost before; its cost after) where that changed."""
+    cost_open: str = ""
+    """Why nothing is said of the cost of a variant that changed."""
     prefixes: tuple[str, str] = ("", "")
     """Folders of the design on either side, for places in their trees."""
 
@@ -82,8 +87,9 @@ def compare(
             if entry is None:
                 built.append(None)
                 continue
+            where = f" [{entry.case.title}]" if entry.case.title else ""
             if entry.error is not None or entry.program is None:
-                raise InputError(f"{names[side]}: {entry.case.design} [{entry.case.title}]: {entry.error}")
+                raise InputError(f"{names[side]}: {entry.case.design}{where}: {entry.error}")
             program = from_json(entry.program.encode(), names[side])
             built.append(program)
         programs.append(built)
@@ -96,7 +102,22 @@ def compare(
     for (old, new), built in zip(found, programs, strict=True):
         outcomes = [None if made is None else _answered(next(answers)) for made in built]
         done.append(_judge(old, new, built, outcomes, fail_on))
-    return done
+    return _with_costs(done, before or after)
+
+
+def _with_costs(found: Sequence[Pair], entries: Sequence[Entry]) -> list[Pair]:
+    """The pairs, with the change of cost of those that changed, the worse first as few are looked at."""
+    from fencepost.model.platform import platform
+
+    costs = Costs(platform(entries[0].case.platform if entries else None))
+    made: dict[int, Pair] = {}
+    for number, pair in sorted(enumerate(found), key=lambda one: one[1].judged != WORSE):
+        old, new = (outcome.program if outcome is not None else None for outcome in (pair.before, pair.after))
+        if pair.changes and old is not None and new is not None:
+            rows, why = costs.change(old, new)
+            pair = msgspec.structs.replace(pair, cost=rows, cost_open=why)
+        made[number] = pair
+    return [made[number] for number in range(len(found))]
 
 
 def _answered(outcome: Outcome) -> Outcome:

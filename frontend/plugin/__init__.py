@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "fencepost(engine=, budget=, steps=, examples=, seed=, inconclusive=): how this test decides designs "
         "(before ini file and command line)",
     )
+    config.addinivalue_line("markers", "fencepost_gpu(gpus=1): needs GPUs and gates; skipped with the reason without them")
     options.validate(config)
 
 
@@ -65,6 +66,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # A marker that cannot be used stops the run before its first test, not in the middle of it.
     for item in items:
         options.settings(config, item.get_closest_marker("fencepost"))
+        gpu = item.get_closest_marker("fencepost_gpu")
+        if gpu is not None:
+            from fencepost.gpu_validate.skip import gpu_missing
+
+            reason = gpu_missing(*gpu.args, **gpu.kwargs)
+            if reason is not None:
+                item.add_marker(pytest.mark.skip(reason=f"fencepost_gpu: {reason}"))
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -45,8 +45,8 @@ LONG = 150
 """From this length on a condition is abridged; JSON has it in full."""
 
 
-def wait_text(wait: WaitCost) -> str:
-    """The break-even of one wait.
+def wait_text(wait: WaitCost, long: int = LONG) -> str:
+    """The break-even of one wait, conditions of more than `long` characters abridged.
 
     >>> wait_text(WaitCost("e", "", ("forward >= prep + copy",), ("prep + copy - forward",)))
     'free while forward >= prep + copy, otherwise + prep + copy - forward'
@@ -61,13 +61,13 @@ def wait_text(wait: WaitCost) -> str:
         ways = free.split(" or ")
         kept = [ways[0]]
         for way in ways[1:]:
-            if len(" or ".join([*kept, way])) <= LONG:
+            if len(" or ".join([*kept, way])) <= long:
                 kept.append(way)
         text = "free while " + " or ".join(kept)
         left = len(ways) - len(kept)
         if left:
             text += f" or in {left} more case{'s' if left > 1 else ''} (--format json)"
-        parts.append(f"{text}, otherwise + {more}" if len(more) <= LONG else text)
+        parts.append(f"{text}, otherwise + {more}" if len(more) <= long else text)
     return "; ".join(parts)
 
 

@@ -53,6 +53,8 @@ def _plain(pair: Pair) -> dict[str, Any]:
         "lost": [{**msgspec.to_builtins(hazard), "name": hazard.name} for hazard in pair.lost],
         "passed": pair.passed,
         "rests": [{"object": name, "before": old, "after": new} for name, old, new in pair.rests],
+        "cost": [{"what": what, "before": old, "after": new} for what, old, new in pair.cost],
+        "cost_open": pair.cost_open,
         "before": answer(pair.before),
         "after": answer(pair.after),
     }
@@ -90,11 +92,27 @@ def sentences(pair: Pair) -> Iterator[tuple[str, str]]:
                 yield mark, access_text(msgspec.structs.replace(access, places=places))
     for name, old, new in pair.rests:
         yield "rests on", f"{name}: {old}  ->  {new}"
+    for row in pair.cost:
+        yield "cost", cost_text(*row)
     for text in pair.passed:
         yield "passed", text
     if pair.after is not None and pair.after.answer is not None and pair.lost:
         for fix in pair.after.answer.fixes:
             yield "fix", fix
+
+
+LONG = 90
+"""From this length on a cost is abridged; JSON has it in full."""
+
+
+def cost_text(what: str, before: str, after: str) -> str:
+    """A change of cost in one sentence.
+
+    >>> cost_text("copied.synchronize()", "free while forward >= copy", "-")
+    'copied.synchronize(): free while forward >= copy  ->  -'
+    """
+    old, new = (text if len(text) <= LONG else text[: LONG - 4].rpartition(" ")[0] + " ..." for text in (before, after))
+    return f"{what}: {old}  ->  {new}" if old != new else f"{what}: other conditions (fencepost cost has them)"
 
 
 def _protected(pair: Pair, thing: str) -> str:
@@ -110,7 +128,7 @@ def closing(found: Sequence[Pair], seconds: float | None) -> str:
     counts = Counter(pair.judged for pair in found)
     words = {WORSE: "got worse", OPEN: "cannot be told", FINE: "not worse"}
     changed = sum(bool(pair.changes) for pair in found)
-    text = f"{len(found)} variants, {changed} changed: " + ", ".join(
+    text = f"{len(found)} variant{'' if len(found) == 1 else 's'}, {changed} changed: " + ", ".join(
         f"{counts[kind]} {words[kind]}" for kind in (WORSE, OPEN, FINE) if counts[kind]
     )
     return text + (f"; {seconds:.2f} s" if seconds is not None else "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fencepost.model import program as p
 from fencepost.model.events.hosts import HostOperations
 
-
 WAITING = (p.Put, p.Get, p.QueueTag, p.Take, p.Acquire, p.FlagWait, p.CounterWait)
 """What may have to wait for another thread."""
 

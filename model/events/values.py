@@ -27,6 +27,9 @@ class Entry(NamedTuple):
 
 Observation = frozenset[Any]
 
+UNKNOWN_PART = "a write repeats the bytes of an unknown part, so nobody can say which bytes those are"
+"""Why a pair stays open whatever run follows."""
+
 
 class Contents:
     """The content of all buffers. `saved` is what same-bytes writes continue: their place's content in val order."""
@@ -150,6 +153,9 @@ def value_change(structure: Structure, first: int, second: int) -> tuple[bool | 
         run_nodes(structure, rest, contents, seen)
         outcomes.append(seen)
     changed = [index for index, got in outcomes[0].items() if outcomes[1][index] != got]
+    unclear = any(t.same_bytes and any(isinstance(piece, p.Anything) for piece in t.path) for t in pair)
+    if changed and unclear:
+        return None, UNKNOWN_PART
     if changed:
         reader = structure.accesses[changed[0]]
         return True, f"the read in step {nodes[reader.node].step} of the run observes other content when they swap"
@@ -159,6 +165,8 @@ def value_change(structure: Structure, first: int, second: int) -> tuple[bool | 
         return False, "both orders leave the same bytes"
     if not any(_may_read(structure, t, pair) for t in _reads(structure.program, structure)):
         return False, "nothing in the design reads these bytes"
+    if unclear:
+        return None, UNKNOWN_PART
     return None, "no reader of this run tells the two orders apart, but the design has readers of these bytes"
 
 

@@ -46,12 +46,12 @@ class Agent:
 
     It serves its posts in the order in which they were posted, like one queue pair; with `queues` > 1 each post of a turn
     names its queue. Posts of one queue are ordered: hazards between two of them are not found where the hardware
-    reorders them (errs on missed bugs there).
+    reorders them (errs on missed bugs there). No GPU knows of it: `d.synchronize()` does not wait for its posts.
     """
 
     def __init__(self, design: Design, name: str, queues: int) -> None:
         self._design, self._name = design, name
-        self._queues = [design.stream(name if queues == 1 else f"{name} queue {k}") for k in range(queues)]
+        self._queues = [design._outside(name if queues == 1 else f"{name} queue {k}") for k in range(queues)]
 
     def post(
         self, name: str, reads: Accesses = (), writes: Accesses = (), *, after: Stream | Event | None = None, queue: int = 0,
@@ -100,9 +100,19 @@ class Communicator:
         """The second half: wait until all others have come as often as this rank waits."""
         for other in self._others(rank):
             self._mail[other, rank].get()
+        ahead = self._design._running().ahead
+        ahead[self._name, rank] = ahead.get((self._name, rank), 0) - 1
 
     def _announce(self, rank: str) -> None:
-        for other in self._others(rank):
+        others = self._others(rank)
+        ahead, key = self._design._running().ahead, (self._name, rank)
+        ahead[key] = ahead.get(key, 0) + 1
+        if ahead[key] > 1:
+            fail(
+                f"communicator {self._name!r}: rank {rank!r} comes a second time before it waits for the others; call "
+                "host_wait in between, nobody is more than one call ahead"
+            )
+        for other in others:
             self._mail[rank, other].put()
 
     def _others(self, rank: str) -> tuple[str, ...]:
@@ -117,6 +127,9 @@ def memcpy(design: Design, dst: Tensor, src: Tensor, time: float | None) -> None
     A pageable source is staged before the call returns, while the transfer may still be pending; a copy to the host, and
     from pinned memory, returns when it is complete; one within the device does not hold the host.
     """
+    graph = design._running().capturing
+    if graph is not None:
+        fail(f"graph {graph._name!r}: cudaMemcpy uses the legacy stream, which a capture forbids (S99); use d.memcpy_async")
     legacy = design.default_stream()
     if src._space == "pageable" and dst._space in ("device", "managed"):
         staging = design.empty_pinned(f"driver staging of {src.name}")
@@ -207,9 +220,17 @@ class Composites:
         peer_copy(dst, src, source, target, time)
 
     def _temporary(self: Any, name: str) -> Tensor:
-        """Pageable memory of the allocator's: one name, one piece, because freed memory is the next call's."""
+        """Pageable memory of the allocator's: one name in one thread, one piece, because freed memory is the next call's."""
+        thread = self._running().tracer.name
+        if self._temporaries.setdefault(name, thread) != thread:
+            name = f"{name} in {thread}"  # both calls hold theirs at the same time
         number = self._made(p.Memory(name, "pageable", None, 4096, 0, self._process()))
         return Tensor(self, name, "pageable", number)
+
+    def _outside(self: Any, name: str) -> Stream:
+        """A queue of an agent: a stream of a number that no GPU has, so that neither device syncs nor environments reach it."""
+        made = p.Stream(name, None, -1 - len(self._objects), False, self._process())
+        return Stream(self, name, self._enter(made))
 
     def _made(self: Any, thing: p.Object) -> int:
         """The number of an object that the language itself makes during a trace; the same object when it is traced again."""
@@ -227,9 +248,13 @@ class Composites:
 
         What is enqueued on it waits for all blocking streams of its context; what is enqueued on one of those waits for it.
         """
-        stream = getattr(operation, "stream", None)
-        if not isinstance(stream, p.Obj) or isinstance(operation, (p.Alloc, p.RecordStream, p.StreamSync)):
+        if isinstance(operation, (p.Alloc, p.RecordStream, p.StreamSync)):
             return
+        for stream in (getattr(operation, "other", None), getattr(operation, "stream", None)):  # S22: a record on the other
+            if isinstance(stream, p.Obj):
+                self._legacy_waits(stream, recording)
+
+    def _legacy_waits(self: Any, stream: p.Obj, recording: Recording) -> None:
         thing = self._objects[stream.id]
         assert isinstance(thing, p.Stream)
         legacy = self._defaults.get((thing.process, thing.gpu))
@@ -238,10 +263,31 @@ class Composites:
             if (other.process, other.gpu) != (thing.process, thing.gpu):
                 continue
             if legacy is not None and stream.id == legacy._id:
+                self._legacy_user(stream, True, recording)
                 recording.do(p.WaitStream(stream, p.Obj(number)))
             elif stream.id == number:
                 home = legacy or self._default_of(blocking)
+                self._legacy_user(stream, False, recording)
                 recording.do(p.WaitStream(stream, home._operand(recording)))
+
+    def _legacy_user(self: Any, stream: p.Obj, legacy: bool, recording: Recording) -> None:
+        """Refuse two threads of which one uses the legacy stream and the other a blocking one.
+
+        A call's waits and its work are one step on the platform and several here, so another thread's calls could come
+        between them.
+        """
+        tracer = recording.tracer
+        if tracer.kind == "setup":
+            return
+        thing = self._objects[stream.id]
+        users: dict[tuple[int, bool], str] = self._legacy_users.setdefault((thing.process, thing.gpu), {})
+        for (other, its), thread in users.items():
+            if other != stream.id and thread != tracer.name and (legacy or its):
+                fail(
+                    f"{thing.name!r} is used here and {self._objects[other].name!r} by thread {thread!r}: the legacy stream "
+                    "and a blocking one (S11) in two threads are not in the language; let one thread use both"
+                )
+        users.setdefault((stream.id, legacy), tracer.name)
 
     def _default_of(self: Any, stream: Stream) -> Stream:
         thing = self._objects[stream._id]

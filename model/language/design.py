@@ -49,6 +49,8 @@ class Design(Composites):
         self._agreed: dict[str, tuple[str, ...]] = {}
         self._depths: dict[Any, Any] = {}
         self._blocking: list[tuple[int, Stream]] = []
+        self._legacy_users: dict[tuple[str, int], dict[tuple[int, bool], str]] = {}
+        self._temporaries: dict[str, str] = {}
         """Streams that the legacy default stream's rule applies to (S11)."""
         self._implicit: dict[str, int] = {}
         """Objects that the language made while tracing, by name."""

@@ -49,6 +49,8 @@ class Graph:
         self._recorded: dict[p.Operand, dict[p.Operand, int]] = {}
         self._done: int | None = None
         self._replayer: str | None = None
+        self._captured: tuple[int, str] | None = None
+        """A cell that is filled when a script has captured the graph, and that script."""
 
     # ------------------------------------------------------------ capture
 
@@ -137,7 +139,7 @@ class Graph:
             recording.capturing = self
         return _Baked(self._cells[whole], operand.part)
 
-    def _end(self) -> None:
+    def _end(self, recording: Recording) -> None:
         assert self._origin is not None and self._nodes is not None
         if not self._nodes:
             fail(f"graph {self._name!r} captures nothing; enqueue on the captured stream inside `with capture()`")
@@ -151,6 +153,9 @@ class Graph:
         for number, event in enumerate(self._recorded):
             self._events[event] = self._design._made(p.Event(f"{self._name} edge {number}"))
         self._done = self._design._made(p.Event(f"{self._name} launched"))
+        if recording.tracer.kind != "setup":
+            self._captured = self._design._made(p.Cell(f"{self._name} captured", ())), recording.tracer.name
+            recording.do(p.CellSet(p.Obj(self._captured[0]), ()))
 
     # ------------------------------------------------------------ replay
 
@@ -168,6 +173,8 @@ class Graph:
             )
         self._replayer = recording.tracer.name
         target = self._design._stream(stream, recording)
+        if self._captured is not None and self._captured[1] != recording.tracer.name:
+            recording.do(p.CellGet(p.Obj(self._captured[0]), ()))  # a design error where the capture may come later
         streams: dict[p.Operand, p.Operand] = {s: p.Obj(number) for s, number in self._branches.items()}
         assert self._origin is not None
         streams[self._origin] = target
@@ -238,7 +245,7 @@ class Capture:
         recording.capturing = None
         recording.streams.pop()
         if error is None:
-            self._graph._end()
+            self._graph._end(recording)
 
 
 def private_memory(graph: Graph, name: str, space: str, bytes_: int) -> Tensor:

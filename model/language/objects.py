@@ -351,7 +351,7 @@ def _time(time: float | None) -> float | None:
     if time is None:
         return None
     if isinstance(time, bool) or not isinstance(time, (int, float)) or not 0 <= time < float("inf"):
-        fail(f"time={time!r}; it is a duration in seconds")
+        fail(f"time={time!r}; it is a duration in seconds, 0 or more")
     return float(time)
 
 

@@ -166,6 +166,8 @@ class Recording:
         self.capturing: Graph | None = None
         """The graph whose capture is going on."""
         self._implied = False
+        self.ahead: dict[tuple[str, str], int] = {}
+        """How often each (communicator, rank) came in this turn and has not waited."""
 
     # ------------------------------------------------------------ what the language's objects call
 
@@ -381,6 +383,13 @@ class Tracer:
             result = _call_body(self.body, arguments)
             if (result is not None and hasattr(result, "__next__")) or hasattr(result, "__await__"):
                 fail(f"the body of {self.name!r} is a generator; write a plain function", self._body_place())
+            for (group, rank), count in recording.ahead.items():
+                if count > 0 and self.kind == "loop":
+                    fail(
+                        f"communicator {group!r}: rank {rank!r} comes in every turn of {self.name!r} and does not wait for the "
+                        "others; call host_wait as often",
+                        self._body_place(),
+                    )
             recording.leave(recording.frames[-1], self.sites.end_of(self.body))
         except CutRun:
             pass

@@ -216,7 +216,7 @@ class Accessing:
         """What an operand or index stands for, as locals and items hold it."""
         if isinstance(operand, p.Local):
             value = w.locals[t][operand.id]
-            if value is not None and value[0] in "MBbT" and operand.part is not None:
+            if value is not None and value[0] in "MBbdT" and operand.part is not None:
                 return (*value[:-1], (*value[-1], self.piece(w, t, operand.part)))
             return value
         if isinstance(operand, (p.Obj, p.Slot)):
@@ -285,7 +285,7 @@ class Accessing:
             return None
         if value[0] == "M" and cls.kind == "memory" and value[1] == cls.id:
             return value[2], (*value[3], *part), True
-        if value[0] in "Bb" and cls.kind == "block":
+        if value[0] in "Bbd" and cls.kind == "block":
             return None, (*value[2], *part), value[0] == "B"
         if value[0] == "T" and cls.kind == "pool":
             return None, (*value[1], *part), True
@@ -297,6 +297,9 @@ class Accessing:
         if where is None:
             return None
         slot, path, counted = where
+        if isinstance(access.target, p.Local) and (w.locals[t][access.target.id] or "?")[0] == "d":
+            self.fault(w, "UNDEFINED", t, n, which)  # a use after the free, in whatever order
+            return None
         write, same = access.mode == "w", access.same_bytes
         wit = w.witness
         if wit is None:
@@ -399,6 +402,7 @@ class Accessing:
             uses, written = (), None if written is None else ()
             if w.witness is not None and w.witness.tenant:
                 w.witness = w.witness._replace(tenant=False, epoch=False)
+            w.map_values(lambda v: ("d", *v[1:]) if v is not None and v[0] == "b" else v)
         w.block = block._replace(refs=block.refs - 1, free=free, uses=uses, written=written)
 
     def _alloc(self, w: World, t: int, n: int, which: int, effect: p.Alloc) -> list[World] | None:

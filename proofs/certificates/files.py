@@ -19,7 +19,7 @@ CERTIFICATE_VERSION = 1
 MANIFEST, PROGRAM = "manifest.json", "program.json"
 
 TRUSTED = (
-    "tracing: that the program is what the design's function, or the code that it stands for, does",
+    "tracing: that the program is what the design's function gives with the parameters named, and what the code does",
     "platform rules: model/operations, and the switches of the platform",
     "theory: the witness theorem, the antichain, and stretches that no other thread notices",
     "code: proofs/certificates, which derives the relation, and model/events, which replays runs",

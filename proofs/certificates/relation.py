@@ -238,7 +238,7 @@ class Relation:
                 if slot is not None and m.depth(v[1]) == depth:
                     slot = (slot - shift) % depth
                 return ("M", v[1], slot, path(v[3]))
-            return (*v[:-1], path(v[-1])) if v[0] in "BbT" else v
+            return (*v[:-1], path(v[-1])) if v[0] in "BbdT" else v
 
         w.map_values(value)
         if w.block is not None:

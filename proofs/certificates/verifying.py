@@ -81,6 +81,8 @@ def verify(
         raise files.CertificateError(str(error)) from None
     if stored != program:
         report.failures.append("program: program.json is not the manifest's program")
+    if manifest.design != program.name:
+        report.failures.append(f"design: the manifest says {manifest.design!r}, the program is {program.name!r}")
     platform = _environment(report)
     try:
         footprint = Footprint(program, platform)

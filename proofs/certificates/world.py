@@ -17,7 +17,7 @@ END, DONE = -1, -2
 
 Value = Any
 """None | ("E", event) | ("I", depth, position) | ("M", object, slot, path) memory that lives for ever | ("B",
-attributed, path) the guessed block | ("b", attributed, path) a raw pointer to it | ("T", path) memory of the guessed token | ("K",
+attributed, path) the guessed block | ("b", attributed, path) a raw pointer to it, "d" once its block was freed | ("T", path) memory of the guessed token | ("K",
 pool) the guessed row | ("k", pool) another row | ("O",) other memory."""
 
 Path = tuple[Any, ...]

@@ -111,23 +111,23 @@ class Layout:
         for t, thread in enumerate(program.threads):
             for n in walk(thread.nodes):
                 self._data.setdefault(n.__class__, []).append((t, n))
-        self.has_same_bytes = any(n.same_bytes for _, n in self._all(p.Access, p.Copy))
+        self.has_same_bytes = any(n.same_bytes for _, n in self.data(p.Access, p.Copy))
         self.has_last = p.Last in self._data
         self._variables()
-        self.fixed = {self.depth(n.id) for _, n in self._all(p.Slot) if isinstance(n.index, p.Fixed)}
+        self.fixed = {self.depth(n.id) for _, n in self.data(p.Slot) if isinstance(n.index, p.Fixed)}
         self.turn_cap = [0] * len(program.threads)
-        for t, n in self._all(p.TurnBelow):
+        for t, n in self.data(p.TurnBelow):
             self.turn_cap[t] = max(self.turn_cap[t], n.value)
         self._counters()
         self._agreed()
         self.travelling_events: set[tuple[str, int | str]] = {
             ("event", v.id)
-            for _, n in self._all(p.Put, p.CellSet)
+            for _, n in self.data(p.Put, p.CellSet)
             for v in n.values
             if isinstance(v, (p.Obj, p.Slot)) and isinstance(program.objects[v.id], p.Event)
         }
-        self.narrowed = any(n.base.part is not None for _, n in self._all(p.View)) or any(
-            getattr(v, "part", None) is not None for _, n in self._all(p.Put, p.CellSet) for v in n.values
+        self.narrowed = any(n.base.part is not None for _, n in self.data(p.View)) or any(
+            getattr(v, "part", None) is not None for _, n in self.data(p.Put, p.CellSet) for v in n.values
         )
         """Whether a reference to a part of something is kept or handed over."""
         self.heap_events = any(_recorded_elsewhere(thread) for thread in program.threads)
@@ -135,7 +135,7 @@ class Layout:
             self.travelling_events.add(("event", "made in a body"))
         self._fields()
 
-    def _all(self, *classes: type) -> list[tuple[int, Any]]:
+    def data(self, *classes: type) -> list[tuple[int, Any]]:
         """(thread, node) of all data nodes of these classes."""
         return [one for cls in classes for one in self._data.get(cls, ())]
 
@@ -149,7 +149,7 @@ class Layout:
             if isinstance(o, p.Cursor):
                 self._cursor_var[i] = len(self.var_depth)
                 self.var_depth.append(o.depth)
-        for t, n in self._all(p.Slot):
+        for t, n in self.data(p.Slot):
             if isinstance(n.index, p.Turn):
                 self.turn_var(t, self.depth(n.id))
 
@@ -229,7 +229,7 @@ class Layout:
     def _counters(self) -> None:
         self._slots: dict[int, list[int | None]] = {i: [] for i in self.counter}
         self._cap: dict[int, int] = dict.fromkeys(self.counter, 0)
-        for t, n in self._all(p.CounterWait, p.CounterAtLeast):
+        for t, n in self.data(p.CounterWait, p.CounterAtLeast):
             who = t if isinstance(n, p.CounterWait) and n.per_turn else None
             if who not in self._slots[n.counter]:
                 self._slots[n.counter].append(who)
@@ -248,7 +248,7 @@ class Layout:
 
     def _agreed(self) -> None:
         askers: dict[str, list[int]] = {}
-        for t, n in self._all(p.Choose):
+        for t, n in self.data(p.Choose):
             if n.agreed and t not in askers.setdefault(n.name, []):
                 askers[n.name].append(t)
         self.askers = list(askers.items())
@@ -312,7 +312,7 @@ class Layout:
             for t in self.program.threads
         ]
         self._item_depth: dict[tuple[int, str], tuple[int | None, ...]] = {}
-        for t, n in self._all(p.Put, p.CellSet):
+        for t, n in self.data(p.Put, p.CellSet):
             key = (n.queue, n.tag) if isinstance(n, p.Put) else (n.cell.id, "")
             self._item_depth[key] = tuple(
                 self.index_depth(t, v) if isinstance(v, (p.Turn, p.Var, p.Last, p.Fixed))
@@ -343,7 +343,7 @@ class Layout:
         """The same for each slot of each cell."""
         for i in self.cell:
             self._cells += [({}, self._event_items[i, ""])] * self.depth(i)
-        self.queries = bool(self._all(p.EventQuery, p.StreamQuery))
+        self.queries = bool(self.data(p.EventQuery, p.StreamQuery))
         self._rare = any(self.turn_cap) or bool(self.pool) or bool(self.askers)
         self._pairs = bool(self.lock) or bool(self.flag) or bool(self.counter)
         self._flat_bits: dict[tuple[int, ...], int] = {}

@@ -1,7 +1,7 @@
 """Accesses to the guessed location, and the blocks and tokens that may carry it.
 
 Memory values that locals and items hold: 0 = other bytes; 1 = the guessed byte's tenant; 2 = the same through a view
-that the host allocator cannot attribute (S84); 3 = a raw pointer to it; ("M", object, slot) = a reference to memory that lives for ever.
+that the host allocator cannot attribute (S84); 3 = a raw pointer to it, 4 = one whose block was freed since; ("M", object, slot) = a reference to memory that lives for ever.
 """
 
 from __future__ import annotations
@@ -29,11 +29,19 @@ def forks(apply: Apply) -> Apply:
 
 HOST = -1
 """In place of a stream: the thread accesses memory itself."""
-DEFINED, DANGLING = 1, 2
-"""Of a block: the byte holds what its owner wrote; raw pointers may be left from an owner that has freed it."""
-RAW = 3
-"""A raw pointer to the guessed byte: it reaches the byte and counts as no reference. No tenant equals it, or states that
-differ in which local holds the block would be taken for one."""
+DEFINED = 1
+"""Of a block: the byte holds what its owner wrote."""
+
+
+class Pointer(int):
+    """A raw pointer to the guessed byte."""
+
+    __slots__ = ()
+
+
+RAW, FREED = Pointer(3), Pointer(4)
+"""A raw pointer to the guessed byte: it reaches the byte and counts as no reference; and one that is left from an owner that
+has freed it. No tenant equals them, or states that differ in which local holds the block would be taken for one."""
 ANY_SLOT = -1
 """Slot of an access that covers every slot or index of the location's object."""
 
@@ -131,13 +139,15 @@ class LocationRules:
         epochs, met = self.layout.has_same_bytes, self.met
         pointer = access.target.id if blocks and self.layout.raw_pointers and isinstance(access.target, p.Local) else None
         self.touches.add("location")
+        if pointer is not None:
+            self.touches.add("block")  # whoever frees the block first decides whether the pointer still reaches it
 
         def judge(s: State, bit: int) -> list[State] | None:
             slot = match(s)
             if slot is None:
                 return None
             w = s.witness
-            if pointer is not None and s.block is not None and s.block[3] & DANGLING and s.locals[t][pointer] == RAW:
+            if pointer is not None and s.locals[t][pointer] == FREED:
                 s.hazard = ("UNDEFINED", node, which)  # a use after the free, in whatever order
                 return None
             if blocks and s.block is not None and not s.block[3] & DEFINED:
@@ -267,19 +277,24 @@ class LocationRules:
                 s.streams[stream] |= s.tb[self.t]
                 free |= s.streams[stream]
             # Nobody reaches a free block, but for raw pointers.
-            uses, defined = (), (defined & DEFINED | self._dangling(s)) if self.layout.raw_pointers else DEFINED
+            uses, defined = (), DEFINED
+            if self.layout.raw_pointers:
+                self._dangle(s)
         s.block = (refs, free, uses, defined, owner)
 
-    def _dangling(self, s: State) -> int:
-        """DANGLING when a raw pointer to the block is left somewhere."""
-        threads = self.layout.program.threads
-        kept = [
-            value for row, thread in zip(s.locals, threads, strict=True)
-            for value, info in zip(row, thread.locals, strict=False) if info.kind == p.MEMORY
-        ]  # fmt: skip
-        kept += [value for values, _ in s.cells if values is not None for value in values]
-        kept += [value for items, *_ in s.queues for _tag, _bit, values in items for value in values]
-        return DANGLING if any(value == RAW and value.__class__ is not Tenant for value in kept) else 0
+    def _dangle(self, s: State) -> None:
+        """The raw pointers that are left, wherever they are kept, point to what was freed."""
+
+        def freed(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            if not any(v.__class__ is Pointer for v in values):
+                return values
+            return tuple(FREED if v.__class__ is Pointer else v for v in values)
+
+        s.locals = [freed(row) for row in s.locals]
+        s.cells = [(values if values is None else freed(values), bit) for values, bit in s.cells]
+        s.queues = [
+            (tuple((tag, bit, freed(values)) for tag, bit, values in items), *rest) for items, *rest in s.queues
+        ]
 
     def _set(self, s: State, local: int, value: Any) -> None:
         values = s.locals[self.t]
@@ -300,14 +315,14 @@ class LocationRules:
 
         def run(s: State) -> list[State] | None:
             assert s.block is not None
-            refs, free, _uses, defined, owner = s.block
+            refs, free, _uses, _defined, owner = s.block
             mine = queue(s) if queue is not None else None
             self._set(s, local, 0)
             if refs or (owner is not None and owner != mine):
                 return None
             got = s.copy()
             got.tb[t] |= free
-            got.block = (1, 0, (), int(s.witness is not None) | defined & DANGLING, mine)
+            got.block = (1, 0, (), int(s.witness is not None), mine)
             self._set(got, local, Tenant(1))
             got.mark(("got", node))
             return [s, got]

@@ -129,7 +129,7 @@ def visible(code: Sequence[Sequence[Any]]) -> list[list[bool]]:
         for node in nodes:
             for what in node.touches if node is not None else ():
                 users.setdefault(what, set()).add(t)
+    noticed = [{what for what, who in users.items() if t in who and seen(t, what, users)} for t in range(len(code))]
     return [
-        [node is not None and any(seen(t, what, users) for what in node.touches) for node in nodes]
-        for t, nodes in enumerate(code)
+        [node is not None and not noticed[t].isdisjoint(node.touches) for node in nodes] for t, nodes in enumerate(code)
     ]

@@ -43,7 +43,7 @@ class Setting:
             for i, node in enumerate(thread.nodes)
         } if self.layout.has_last else {}
         """The cursors that each node looks at (none that is left out looks at any)."""
-        self.shared_cursor = _shared_cursor(program)
+        self.shared_cursor = _shared_cursor(program, self.layout)
         """A cursor whose order between threads no edge gives, with the names of the threads; or None."""
 
     @property
@@ -65,13 +65,12 @@ class Setting:
         return other
 
 
-def _shared_cursor(program: p.Program) -> str | None:
+def _shared_cursor(program: p.Program, layout: Layout) -> str | None:
     """A cursor that several threads move or look at: which slot they get tells of the others' moves, and no edge says so."""
     users: dict[int, list[str]] = {}
-    for thread in program.threads:
-        if thread.kind != "setup":  # setup -> start orders those
-            for cursor in {n.cursor for n in walk(thread.nodes) if isinstance(n, (p.Advance, p.Last))}:
-                users.setdefault(cursor, []).append(thread.name)
+    for cursor, t in sorted({(n.cursor, t) for t, n in layout.data(p.Advance, p.Last)}):
+        if program.threads[t].kind != "setup":  # setup -> start orders those
+            users.setdefault(cursor, []).append(program.threads[t].name)
     return next(
         (f"cursor {program.objects[i].name!r} is used by threads {' and '.join(map(repr, names))}"
          for i, names in sorted(users.items()) if len(names) > 1), None,

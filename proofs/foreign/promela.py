@@ -195,6 +195,8 @@ class _Model:
             leave = [f"{_counter(a)}[{loc}]--" for a, loc in used]
             start.append(f":: site == {number} -> {'; '.join([*check, *enter]) or 'skip'}")
             end.append(f":: site == {number} -> {'; '.join(leave) or 'skip'}")
+        if not start:  # streams, and nothing is ever enqueued: a choice needs a branch
+            start, end = [":: else -> skip"], [":: else -> skip"]
         text = [
             "proctype runs(byte s) {",
             f"  byte site; Vec need; short {', '.join(locs)};",

@@ -514,7 +514,7 @@ def _changed(place: int, new: Callable[[Value], Value]) -> Change:
 
     def change(s: State) -> tuple[Value, ...]:
         objects = s.objects
-        return objects[:place] + (new(objects[place]),) + objects[behind:]
+        return (*objects[:place], new(objects[place]), *objects[behind:])
 
     return change
 

@@ -80,9 +80,15 @@ class Goals(Hosts):
         self._goal("conflict", x.step, y.step, formula, blocks, (x.write, y.write), same)
 
     def _undefined(self, touching: list[Touching]) -> None:
-        """A read of an allocated block before anything was written there (in the order of the calls)."""
+        """A read of an allocated block before anything was written there, a use after its free (in the order of the calls)."""
         for x, g, ref in touching:
-            if x.write or not ref.held:
+            if not ref.held:
+                # Through a raw pointer to a freed block any access is one: its bytes may be anybody's by then.
+                gone, freed, _ = self._given_up(ref.key[1])
+                used = conj((x.step.live, g, gone, self.text.lt(freed, x.step.instant)))
+                self._goal("undefined", None, x.step, used, None)
+                continue
+            if x.write:
                 continue
             missing = [x.step.live, g]
             for y, h, other in touching:

@@ -93,7 +93,8 @@ def _devices(program: p.Program, thread: p.Thread) -> Iterator[tuple[int, str]]:
             if isinstance(effect, Enqueue) and not isinstance(effect.stream, p.Local):
                 stream = program.objects[effect.stream.id]
                 assert isinstance(stream, p.Stream)
-                yield stream.gpu, stream.process
+                if stream.gpu >= 0:  # no device synchronisation reaches an agent
+                    yield stream.gpu, stream.process
 
 
 def pageable(program: p.Program) -> tuple[p.Program, tuple[str, ...]] | None:

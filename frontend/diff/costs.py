@@ -1,0 +1,118 @@
+"""Change of cost between two states of a design: time per step, the cycles that can decide it, break-even of each wait."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+
+from fencepost.model.cost import Cost, Cycle, WaitCost
+from fencepost.model.platform import Platform
+from fencepost.model.program import Program
+
+Row = tuple[str, str, str]
+"""(what, before, after), as text; "-" where a side has none."""
+
+MOST_COMPARED = 3
+"""Changed variants of one comparison whose costs are looked at: a pair takes up to a second, a whole comparison 3."""
+
+MOST_CYCLES = 3
+"""Cycles of a side that a row lists; `fencepost cost` has all."""
+
+
+class Costs:
+    """Compares costs of pairs of programs, at most `most` different pairs; each program's cost is found once."""
+
+    def __init__(self, platform: Platform, most: int = MOST_COMPARED) -> None:
+        self._platform, self._left = platform, most
+        self._costs: dict[object, tuple[Cost | None, str]] = {}
+        self._pairs: dict[object, tuple[tuple[Row, ...], str]] = {}
+
+    def change(self, before: Program, after: Program) -> tuple[tuple[Row, ...], str]:
+        """(what changed, why nothing can be said). Empty and "" where both cost the same.
+
+        A side has no cost where it is not periodic under fixed choices, or without the extra `prove`.
+        """
+        key = _key(before), _key(after)
+        if key not in self._pairs:
+            if not self._left:
+                return (), "not compared, other variants that changed were; fencepost cost tells"
+            self._left -= 1
+            self._pairs[key] = self._change(before, after)
+        return self._pairs[key]
+
+    def _change(self, before: Program, after: Program) -> tuple[tuple[Row, ...], str]:
+        sides = []
+        for name, program in (("before", before), ("after", after)):
+            cost, why = self._cost(program)
+            if cost is None:
+                return (), f"{name}: {why}"
+            sides.append(cost)
+        if sides[0].strategy != sides[1].strategy:
+            return (), f"the choices differ: {sides[0].strategy or 'none'}; {sides[1].strategy or 'none'}"
+        return tuple(rows(*sides)), ""
+
+    def _cost(self, program: Program) -> tuple[Cost | None, str]:
+        from fencepost.proofs.waits.break_even import BreakEven
+
+        key = _key(program)
+        if key not in self._costs:
+            found = BreakEven(program, self._platform)
+            self._costs[key] = (found.cost, found.why or "nothing in the design is periodic")
+        return self._costs[key]
+
+
+def _key(program: Program) -> object:
+    return program.objects, program.threads
+
+
+def rows(before: Cost, after: Cost) -> list[Row]:
+    """What differs: the time per step, the cycle that decides it (all that can, without durations), waits one by one."""
+    from fencepost.report.cost import time_text
+
+    found: list[Row] = []
+    if before.step is not None and after.step is not None:
+        if before.step != after.step:
+            found.append(("time per step", time_text(before.step), time_text(after.step)))
+        what, olds, news = "critical cycle", _texts(before.cycles[:1]), _texts(after.cycles[:1])
+    else:
+        what, olds, news = "cycles that can decide", _texts(before.cycles), _texts(after.cycles)
+    if olds != news:
+        found.append((what, _listed(olds - news), _listed(news - olds)))
+    return found + _waits(before, after)
+
+
+def _texts(cycles: Iterable[Cycle]) -> Counter[str]:
+    """Cycles as terms, wherever they begin."""
+    from fencepost.report.cost import cycle_text
+
+    return Counter(
+        cycle_text(Cycle(tuple(sorted(cycle.operations)), cycle.steps)) for cycle in cycles
+    )
+
+
+def _listed(texts: Counter[str]) -> str:
+    kept = list(texts)[:MOST_CYCLES]
+    more = len(texts) - len(kept)
+    return (", ".join(kept) or "-") + (f" and {more} more" if more else "")
+
+
+def _waits(before: Cost, after: Cost) -> list[Row]:
+    """Waits of one name are paired in the order of the text, those that cost the same on both sides left out."""
+    from fencepost.report.cost import time_text, wait_text
+
+    def text(wait: WaitCost) -> str:
+        figure = "" if wait.cost is None else f"costs {time_text(wait.cost)}; "
+        return figure + wait_text(wait, sys.maxsize)
+
+    sides: list[dict[str, Counter[str]]] = [{}, {}]
+    for side, cost in zip(sides, (before, after), strict=True):
+        for wait in cost.waits:
+            side.setdefault(wait.wait, Counter())[text(wait)] += 1
+    found: list[Row] = []
+    for name in dict.fromkeys([*sides[0], *sides[1]]):
+        olds, news = (side.get(name, Counter()) for side in sides)
+        gone, came = list((olds - news).elements()), list((news - olds).elements())
+        for i in range(max(len(gone), len(came))):
+            found.append((name, gone[i] if i < len(gone) else "-", came[i] if i < len(came) else "-"))
+    return found
