@@ -80,6 +80,7 @@ def answer_of(
     not given comes from the pytest options, else from the defaults (explorer, no budget). Raises `InputError` or
     `DesignError` (one line, with file and line) for what is no design.
     """
+    __tracebackhide__ = True  # pytest then shows the test's own line
     from fencepost.check import Case, answer_program
     from fencepost.errors import InputError
 
@@ -107,6 +108,7 @@ def assert_proved(design: Any, **asked: Any) -> Answer:
     Takes what `answer_of` takes. Raises `VerdictError` with the run, and a regression test to paste, when it is refuted
     or hangs; `Inconclusive` when the answer is unknown, bounded or masked. Hazards that the design accepts do not count.
     """
+    __tracebackhide__ = True
     from fencepost.check import open_hazards
     from fencepost.model.answer import PROVED, REFUTED
 
@@ -129,6 +131,7 @@ def assert_refuted(design: Any, hazard: str | None = None, **asked: Any) -> Answ
     Takes what `answer_of` takes. Raises `VerdictError` when it is proved or refuted for another reason, `Inconclusive`
     when the answer is unknown, bounded or masked.
     """
+    __tracebackhide__ = True
     from fencepost.model.answer import PROVED, REFUTED
 
     outcome = answer_of(design, **asked)
@@ -153,6 +156,7 @@ def assert_removal_safe(before: Any, after: Any, **asked: Any) -> Answer:
     hazard and no hang that `before` has not. Raises `VerdictError` when it has one, or when the two are the same design, so
     that nothing was removed; `Inconclusive` when either answer is unknown, bounded or masked.
     """
+    __tracebackhide__ = True
     from fencepost.check import open_hazards
     from fencepost.model.answer import PROVED, REFUTED
 

@@ -428,12 +428,13 @@ def composites() -> fp.Design:
         a.copy_(pinned[1], non_blocking=True, strided=True)
         pinned[1].copy_(a, strided=True, stream=blocking)
         d.host_function("callback", reads=[pinned[0]])
+        again.wait_stream(d.default_stream())
         group.host_barrier("r0")
 
-    @d.loop("r1")
+    @d.loop("r1", stream=one)
     def second() -> None:
         plain.replay(two)
-        d.peer_copy(b, a, source=two, target=blocking)
+        d.peer_copy(b, a, source=two, target=one)
         sent = nic.post("send", reads=[b], after=two, queue=1)
         got = nic.post("receive", writes=[b], after=sent)
         two.wait_event(got)

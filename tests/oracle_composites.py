@@ -43,11 +43,12 @@ class Hooks:
         if self.graph is not None:
             return self.graph.keeps(operation, operands, operands[at])
         self.busy = True
-        for stream, legacy in self.blocking:
-            if operands[at] == legacy:
-                self.d.world.do("WaitStream", legacy, stream)
-            elif operands[at] == stream:
-                self.d.world.do("WaitStream", stream, legacy)
+        for used in (*([operands[1]] if operation == "WaitStream" else []), operands[at]):
+            for stream, legacy in self.blocking:
+                if used == legacy:
+                    self.d.world.do("WaitStream", legacy, stream)
+                elif used == stream:
+                    self.d.world.do("WaitStream", stream, legacy)
         self.busy = False
         return False
 

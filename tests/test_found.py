@@ -363,3 +363,203 @@ def test_use_after_free_through_a_raw_pointer_is_refuted_in_any_order(kind: str,
     assert answer.verdict == a.REFUTED
     assert "UNDEFINED block" in [hazard.name for hazard in answer.hazards]
     assert check(raw_pointer(again, kind, release=False).build(), explain=False).verdict == a.PROVED
+
+
+def post_before_device_sync() -> fp.Design:
+    """A NIC writes a buffer, and the host waits for the GPU only. Was PROVED: the device sync waited for the NIC."""
+    d = fp.Design("post before device sync")
+    m, nic = d.pinned("m"), d.agent("NIC")
+
+    @d.loop("worker")
+    def worker() -> None:
+        nic.post("receive", writes=[m])
+        d.synchronize()
+        m.read()
+
+    return d
+
+
+def test_a_device_sync_does_not_wait_for_an_agent() -> None:
+    """REFUTED; and launch blocking, which holds the thread for kernels, does not hold it for a NIC's posts."""
+    got = decide(post_before_device_sync)
+    assert (got.verdict, got.hazards[0].name) == (a.REFUTED, "RAW m")
+    blocking = check(program_of(post_before_device_sync, {}), environment="launch-blocking", explain=False)
+    assert blocking.verdict == a.REFUTED
+
+
+def wait_for_the_legacy_stream() -> fp.Design:
+    """A stream waits for the legacy stream, whose record captures what is in blocking streams (S31).
+
+    Was REFUTED: only calls *on* the legacy stream waited for the blocking ones.
+    """
+    d = fp.Design("wait for the legacy stream")
+    m, side, blocking = d.device("m"), d.stream("side"), d.stream("blocking", blocking=True)
+
+    @d.loop("worker")
+    def worker() -> None:
+        d.launch("write", writes=[m], stream=blocking)
+        side.wait_stream(d.default_stream())
+        d.launch("read", reads=[m], stream=side)
+        side.synchronize()
+
+    return d
+
+
+def strided_in_two_threads() -> fp.Design:
+    """Two threads make temporaries of one tensor at the same time. Was REFUTED: they shared one temporary."""
+    d = fp.Design("strided in two threads")
+    h, s = d.pageable("h"), d.stream("s", depth=2)
+    targets = [d.device("g0"), d.device("g1")]
+
+    def copier(k: int) -> None:
+        @d.loop(f"copier {k}", stream=s[k])
+        def copy() -> None:
+            targets[k].copy_(h, non_blocking=True, strided=True)
+
+    copier(0)
+    copier(1)
+    return d
+
+
+def pointer_and_block_in_two_queues() -> fp.Design:
+    """A raw pointer and the reference that holds its block travel apart; it is used while that is held.
+
+    Was UNKNOWN: once a pointer was left from a freed block, later pointers looked like it.
+    """
+    d = fp.Design("pointer and block in two queues")
+    pointers, blocks = (d.queue(name, capacity=1, item=(fp.MEMORY,)) for name in ("pointers", "blocks"))
+
+    @d.loop("giver")
+    def giver() -> None:
+        t = d.empty_pinned("t")
+        t.write()
+        pointers.put(t.view(held=False))
+        blocks.put(t)
+
+    @d.loop("taker")
+    def taker() -> None:
+        pointers.get().read()
+        blocks.get()
+
+    return d
+
+
+@pytest.mark.parametrize(
+    "design", [wait_for_the_legacy_stream, strided_in_two_threads, pointer_and_block_in_two_queues]
+)
+def test_no_hazard_is_made_up(design: Callable[[], fp.Design]) -> None:
+    """PROVED."""
+    assert decide(design).verdict == a.PROVED
+
+
+def pointer_used_while_the_block_is_freed() -> fp.Design:
+    """Nobody but the pointer accesses the block, so only the free tells whether the write comes too late."""
+    d = fp.Design("pointer used while the block is freed")
+    pointers, asked = d.queue("pointers", capacity=1, item=(fp.MEMORY,)), d.queue("asked", capacity=1, item=())
+
+    @d.loop("giver")
+    def giver() -> None:
+        t = d.empty_pinned("t")
+        pointers.put(t.view(held=False))
+        asked.get()
+        t.release()
+
+    @d.loop("taker")
+    def taker() -> None:
+        pointer = pointers.get()
+        asked.put()
+        pointer.write()
+
+    return d
+
+
+@pytest.mark.parametrize(
+    "design", [pointer_used_while_the_block_is_freed, lambda: raw_pointer(False, "read"), lambda: raw_pointer(True, "write")]
+)
+def test_every_engine_knows_a_use_after_free(design: Callable[[], fp.Design]) -> None:
+    """REFUTED by the explorer and by SMT; the certificates' relation is broken. The two latter said nothing was wrong."""
+    from fencepost.engines import Question, ask
+    from fencepost.model.platform import PLATFORMS
+    from fencepost.proofs.certificates.writing import hazard
+
+    program = program_of(design, {})
+    for question in (Question(explain=False), Question(engine="smt", steps=2, explain=False)):
+        got = ask(program, question)
+        assert (got.verdict, got.hazards[0].kind) == (a.REFUTED, "UNDEFINED")
+    broken = hazard(program, PLATFORMS["cuda"])
+    assert broken is not None and broken[1].check.what == "UNDEFINED"
+
+
+def test_the_machine_knows_whose_bytes_a_pointer_reached() -> None:
+    """REFUTED with the use after free. Was an internal error: no two accesses of the run are unordered."""
+    from fencepost.engines import Question, ask
+
+    got = ask(raw_pointer(True, "read").build(), Question(engine="simulate", examples=50, seed=1, explain=False))
+    assert (got.verdict, got.hazards[0].name) == (a.REFUTED, "UNDEFINED block")
+
+
+def test_a_graph_is_replayed_after_its_capture() -> None:
+    """A script captures it and a loop replays it: PROVED behind a flag, else an error. Was PROVED without the flag."""
+    from fencepost.model.events import DesignError
+
+    def made(waits: bool) -> fp.Design:
+        d = fp.Design("captured by a script")
+        m, s, graph, ready = d.device("m"), d.stream("s"), d.graph("g"), d.flag("ready")
+
+        @d.script("capturer")
+        def capturer() -> None:
+            with graph.capture(s):
+                d.launch("kernel", reads=[m], writes=[m])
+            ready.set()
+
+        @d.loop("replayer")
+        def replayer() -> None:
+            if waits:
+                ready.wait()
+            graph.replay(s)
+
+        return d
+
+    assert check(made(True).build(), explain=False).verdict == a.PROVED
+    with pytest.raises(DesignError):
+        check(made(False).build(), explain=False)
+
+
+def test_what_the_composites_cannot_say_is_refused() -> None:
+    """Announcing without waiting was PROVED through the mailbox's capacity; the legacy rule in two threads was REFUTED."""
+
+    def announces(d: fp.Design) -> None:
+        m, group = d.pageable("m", depth=4), d.communicator("tp", ["a", "b"])
+
+        @d.loop("one")
+        def one(n: fp.Turn) -> None:
+            m[n].write()
+            group.host_announce("a")
+
+        @d.loop("other")
+        def other(n: fp.Turn) -> None:
+            group.host_wait("b")
+            m[n].read()
+
+    def two_threads(d: fp.Design) -> None:
+        m, blocking = d.device("m"), d.stream("blocking", blocking=True)
+
+        @d.loop("one")
+        def one() -> None:
+            d.launch("K1", reads=[m], writes=[m], stream=d.default_stream())
+
+        @d.loop("other")
+        def other() -> None:
+            d.launch("K2", reads=[m], writes=[m], stream=blocking)
+
+    def captured_memcpy(d: fp.Design) -> None:
+        g, m, s, graph = d.device("g"), d.pageable("m"), d.stream("s"), d.graph("graph")
+
+        @d.setup
+        def capture() -> None:
+            with graph.capture(s):
+                d.memcpy(g, m)
+
+    for build, text in ((announces, "does not wait"), (two_threads, "two threads"), (captured_memcpy, "S99")):
+        with pytest.raises(fp.DesignError, match=text):
+            build(fp.Design("refused"))

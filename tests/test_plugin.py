@@ -248,6 +248,11 @@ def test_works_under(suite: Path, options: tuple[str, ...]) -> None:
         (("--fencepost-engine=oracle",), "no engine 'oracle'"),
         (("--fencepost-inconclusive=perhaps",), "neither fail nor skip"),
         (("-o", "fencepost_budget=soon"), "'soon' is no float"),
+        (("-o", "fencepost_budget=-1"), "ini key fencepost_budget: -1.0; give more than 0 seconds"),
+        (("--fencepost-budget=nan",), "--fencepost-budget: nan; give more than 0 seconds"),
+        (("--fencepost-steps=0",), "--fencepost-steps: 0; give a whole number, at least 1"),
+        (("--fencepost-examples=0",), "--fencepost-examples: 0; give a whole number, at least 1"),
+        (("--fencepost-replay=nonsense",), "'nonsense' is no replay string"),
         (("-o", "fencepost_designs=nowhere"), "nowhere does not exist"),
     ],
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 from fencepost.check import Case, Outcome, answer_program
-from fencepost.diff.changes import Change, changes, same_text
+from fencepost.diff.changes import Change, changes
 from fencepost.diff.costs import Costs, Row
 from fencepost.diff.side import Entry
 from fencepost.errors import InputError
@@ -93,16 +93,44 @@ def compare(
             program = from_json(entry.program.encode(), names[side])
             built.append(program)
         programs.append(built)
-        changed = built[0] is None or built[1] is None or not same_text(built[0], built[1])
         for entry, made in zip(couple, built, strict=True):
             if entry is not None and made is not None:
-                questions.append((msgspec.structs.replace(entry.case, budget=budget, explain=changed), made))
-    answers = iter((decide or decide_here)(questions))
-    done = []
-    for (old, new), built in zip(found, programs, strict=True):
-        outcomes = [None if made is None else _answered(next(answers)) for made in built]
-        done.append(_judge(old, new, built, outcomes, fail_on))
+                questions.append((msgspec.structs.replace(entry.case, budget=budget, explain=False), made))
+    ask = decide or decide_here
+    answers = iter(ask(questions))
+    outcomes = [[None if made is None else _answered(next(answers)) for made in built] for built in programs]
+    done = [_judge(*couple, built, pair, fail_on) for couple, built, pair in zip(found, programs, outcomes, strict=True)]
+    unexplained = list(_unexplained(done))
+    explained = iter(ask([_explaining(outcomes[number][side]) for number, side in unexplained]))
+    for number, side in unexplained:
+        outcomes[number][side] = _answered(next(explained))
+    for number in dict.fromkeys(number for number, _ in unexplained):
+        done[number] = _judge(*found[number], programs[number], outcomes[number], fail_on)
     return _with_costs(done, before or after)
+
+
+def _unexplained(found: Sequence[Pair]) -> Iterator[tuple[int, int]]:
+    """(number of the pair, side) of the answers whose explanation tells something.
+
+    What protects an object, where both sides are proved or a proof was lost; what closes a hazard, where it is new. The
+    latter once for each set of changes and hazards, as the report tells it once.
+    """
+    seen: set[object] = set()
+    for number, pair in enumerate(found):
+        old, new = (outcome.answer if outcome is not None else None for outcome in (pair.before, pair.after))
+        proved = old is not None and old.verdict == PROVED
+        if pair.lost:
+            key = (pair.design, pair.changes, pair.because, tuple(hazard.name for hazard in pair.lost))
+            if key not in seen:
+                yield from ((number, 0), (number, 1)) if proved else ((number, 1),)
+            seen.add(key)
+        elif pair.changes and proved and new is not None and new.verdict == PROVED:
+            yield from ((number, 0), (number, 1))
+
+
+def _explaining(outcome: Outcome | None) -> tuple[Case, Program]:
+    assert outcome is not None and outcome.program is not None
+    return msgspec.structs.replace(outcome.case, explain=True), outcome.program
 
 
 def _with_costs(found: Sequence[Pair], entries: Sequence[Entry]) -> list[Pair]:
@@ -127,18 +155,24 @@ def _answered(outcome: Outcome) -> Outcome:
 
 
 def decide_here(questions: Sequence[tuple[Case, Program]]) -> list[Outcome]:
-    """The outcomes, each question that two variants or sides share decided once."""
-    known: dict[object, Outcome] = {}
-    outcomes = []
-    for case, program in questions:
-        key = (
+    """The outcomes, each question that two variants or sides share decided once, in several processes if it takes long."""
+    from fencepost.pool import Pool
+
+    keys = [
+        (
             program.objects, program.threads, program.accepted, case.environment, case.platform, case.never, case.explain,
             program.places,
-        )  # fmt: skip
-        if key not in known:
-            known[key] = answer_program(case, program)
-        outcomes.append(_for(case, program, known[key]))
-    return outcomes
+        )
+        for case, program in questions
+    ]  # fmt: skip
+    unique = dict(zip(reversed(keys), reversed(questions), strict=True))
+    with Pool() as pool:
+        known = dict(zip(unique, pool.map(_decided, list(unique.values())), strict=True))
+    return [_for(case, program, known[key]) for key, (case, program) in zip(keys, questions, strict=True)]
+
+
+def _decided(question: tuple[Case, Program]) -> Outcome:
+    return answer_program(*question)
 
 
 def _for(case: Case, program: Program, known: Outcome) -> Outcome:

@@ -41,17 +41,30 @@ def add(parser: pytest.Parser) -> None:
 def value(config: pytest.Config, marker: pytest.Mark | None, key: str) -> Any:
     """The value of a key: marker before command line before ini file; None when nobody says anything."""
     if marker is not None and key in marker.kwargs:
-        return marker.kwargs[key]
+        return _usable(f"marker fencepost, {key}", key, marker.kwargs[key])
     given = config.getoption(f"fencepost_{key}", None)
     if given is not None:
-        return given
+        return _usable(f"--fencepost-{key}", key, given)
     text = config.getini(f"fencepost_{key}")
     if text in (None, "", []):
         return None
     try:
-        return _KEYS[key][1](text)
+        given = _KEYS[key][1](text)
     except ValueError:
         raise pytest.UsageError(f"ini key fencepost_{key}: {text!r} is no {_KEYS[key][1].__name__}") from None
+    return _usable(f"ini key fencepost_{key}", key, given)
+
+
+def _usable(where: str, key: str, given: Any) -> Any:
+    """`given`, unless no search could use it. Raises `pytest.UsageError` (one line)."""
+    if key in ("budget", "steps", "examples") and given is not None:
+        least = "more than 0 seconds" if key == "budget" else "a whole number, at least 1"
+        kinds = (int, float) if key == "budget" else int
+        if isinstance(given, bool) or not isinstance(given, kinds) or not given > 0:
+            raise pytest.UsageError(f"{where}: {given!r}; give {least}")
+    if key == "replay" and given is not None and not str(given).startswith("fencepost-run:"):
+        raise pytest.UsageError(f"{where}: {given!r} is no replay string; `fencepost simulate` prints one")
+    return given
 
 
 def validate(config: pytest.Config) -> None:
