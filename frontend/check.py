@@ -51,6 +51,7 @@ class Case(msgspec.Struct, frozen=True):
     examples: int | None = None
     seed: int | None = None
     replay: str | None = None
+    masks: bool = True
 
     @property
     def title(self) -> str:
@@ -62,7 +63,7 @@ class Case(msgspec.Struct, frozen=True):
         """What the engine is asked."""
         return Question(
             self.engine, self.environment, self.platform, self.strict, self.never, self.budget, self.explain,
-            self.steps, self.examples, self.seed, self.replay,
+            self.steps, self.examples, self.seed, self.replay, self.masks,
         )  # fmt: skip
 
 

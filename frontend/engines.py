@@ -32,6 +32,8 @@ class Question(msgspec.Struct, frozen=True):
     seed: int | None = None
     replay: str | None = None
     """A run as the machine printed it; it is replayed instead of searched for."""
+    masks: bool = True
+    """With `explain`: also which environments mask a hazard."""
 
 
 def known_engine(name: str) -> str:
@@ -70,6 +72,7 @@ def _explore(program: Program, question: Question, progress: Callable[[str], Non
         budget=Budget(seconds=question.budget) if question.budget is not None else None,
         progress=progress,
         explain=question.explain,
+        masks=question.masks,
     )
 
 

@@ -238,7 +238,8 @@ class Shown:
         operations = sum(isinstance(node, p.Do) for node in thread.nodes)
         questions = len(thread.nodes) - operations
         process = f", process {thread.process}" if thread.process else ""
-        yield f"thread {thread.name} ({thread.kind}, {operations} operations, {questions} questions{process})"
+        word = "question" if questions == 1 else "questions"
+        yield f"thread {thread.name} ({thread.kind}, {operations} operations, {questions} {word}{process})"
         for number in turn.in_order():
             node = thread.nodes[number]
             text = self.words.node(node, thread)

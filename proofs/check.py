@@ -38,20 +38,21 @@ def check(
     budget: Budget | None = None,
     progress: Callable[[str], None] | None = None,
     explain: bool = True,
+    masks: bool = True,
 ) -> a.Answer:
     """Decide `program` for every number of steps and every schedule.
 
     Parameters: names of `environment` and `platform` (model/platform.py); `strict` refutes on access-level hazards too;
     `never` names operations that are declared never to run; `budget` bounds states and seconds; `progress` is
     called with one line at a time once the check has run for 2 s; `explain` also answers the side questions of a
-    report (what protects each object and with which margin, what closes a hazard, what masks it), each a search of
-    its own. Raises `ValueError` on an unknown name.
+    report (what protects each object and with which margin, what closes a hazard, what masks it, unless `masks` is false),
+    each a search of its own. Raises `ValueError` on an unknown name.
     """
     started = time.perf_counter()
     env, plat = environment_named(environment), platform_named(platform)
     budget = budget or Budget()
     budget.progress = progress
-    checker = Checker(program, plat, env, budget, strict, never, explain)
+    checker = Checker(program, plat, env, budget, strict, never, explain, masks)
     answer = _with_liveness(checker.answer(), program)
     return msgspec.structs.replace(answer, seconds=time.perf_counter() - started)
 
@@ -77,7 +78,7 @@ class Checker:
 
     def __init__(
         self, program: p.Program, platform: Platform, environment: Environment, budget: Budget, strict: bool,
-        never: tuple[str, ...], explain: bool,
+        never: tuple[str, ...], explain: bool, masks: bool = True,
     ) -> None:  # fmt: skip
         self.program = program
         self.platform = platform
@@ -87,6 +88,7 @@ class Checker:
         self.strict = strict
         self.never = never
         self.explain = explain
+        self.masks = masks and explain
         self.reached: list[tuple[Search, Reach]] = []
         self.serial: list[tuple[Location, str, bool]] = []
         """Locations that one agent alone accesses: (location, the agent, whether its accesses conflict)."""
@@ -117,7 +119,10 @@ class Checker:
             return self._refuted()
         if self.unsure:
             return self._make(a.UNKNOWN, reason=self.unsure[0])
-        vacuous = self._vacuity(control)
+        try:
+            vacuous = self._vacuity(control)
+        except OutOfBudget as stop:
+            vacuous = f"budget ended: {stop.args[0]}"
         if vacuous is not None:
             return self._make(a.UNKNOWN, reason=vacuous)
         return self._proved()
@@ -262,7 +267,7 @@ class Checker:
             run=best.run,
             missing_edge=where.missing_edge(best),
             fixes=tuple(where.fixes(best)) if self.explain else (),
-            masked_by=tuple(where.masks(best)) if self.explain else (),
+            masked_by=tuple(where.masks(best)) if self.masks else (),
         )
 
     def _vacuity(self, control: Reach) -> str | None:

@@ -187,7 +187,58 @@ def rows(rng: random.Random) -> Writer:
     return x
 
 
-PATTERNS = (refill, handover, blocks, rows)
+def pointers(rng: random.Random) -> Writer:
+    """A raw pointer to a block, used by its maker or by another thread, while somebody holds the block or not."""
+    x = Writer()
+    s = p.Obj(x.add(p.Stream("s")))
+    pinned = rng.random() < 0.6
+    a = x.thread()
+    b = x.thread() if rng.random() < 0.6 else a
+
+    def use(tensor: p.Operand, mode: Any) -> p.Operation:
+        return p.Host("use", (mode(tensor),)) if pinned and rng.random() < 0.6 else p.Launch("use", s, (mode(tensor),))
+
+    def made(name: str) -> tuple[int, p.Operation]:
+        local = a.local(name, p.MEMORY)
+        return local, p.Alloc(local, "pinned" if pinned else "device", None if pinned else s)
+
+    block, allocated = made("block")
+    raw = a.local("raw", p.MEMORY)
+    held = rng.random() < 0.2
+    body: Tree = [allocated, use(p.Local(block), w), p.View(raw, p.Local(block), True, held)]
+    tail: Tree = [p.Drop(block)] if rng.random() < 0.7 else []
+    if rng.random() < 0.5:
+        other, again = made("other")
+        tail += [again, use(p.Local(other), w), *([use(p.Local(other), r)] if rng.random() < 0.5 else []), p.Drop(other)]
+    access = use(p.Local(raw), rng.choice((r, w)))
+    if b is a and rng.random() < 0.5:
+        body.insert(3, access) if rng.random() < 0.3 else tail.append(access)
+        a.body = [*body, *tail, p.Drop(raw)]
+        return x
+    q = x.add(p.Queue("q", rng.choice((1, 2)), (("", (p.MEMORY,)),)))
+    got = b.local("got", p.MEMORY)
+    mode = rng.choice((r, w))
+    uses: Tree = [p.Get(q, "", (got,)), use(p.Local(got), mode)]
+    body.append(p.Put(q, "", (p.Local(raw),)))
+    if b is a:
+        a.body = [*body, *tail, *uses, p.Drop(got), p.Drop(raw)]
+        return x
+    done = x.add(p.Queue("done", rng.choice((1, 2)), (("", (p.MEMORY,) if rng.random() < 0.4 else ()),)))
+    carries = bool(x.objects[done].items[0][1])  # type: ignore[union-attr]
+    back = b.local("back", p.MEMORY)
+    if carries:  # the block travels behind its pointer
+        body.append(p.Put(done, "", (p.Local(block),)))
+        uses.insert(rng.randrange(1, 3), p.Get(done, "", (back,)))
+        uses.append(p.Drop(back))
+    else:
+        body.append(p.Get(done, "", ()))
+        uses.insert(rng.randrange(1, 3), p.Put(done, "", ()))
+    a.body = [*body, *tail, p.Drop(raw)]
+    b.body = [*uses, p.Drop(got)]
+    return x
+
+
+PATTERNS = (refill, handover, blocks, rows, pointers)
 
 
 def _deletions(tree: Tree) -> list[tuple[Tree, int]]:

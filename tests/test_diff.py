@@ -231,6 +231,31 @@ def test_few_costs_are_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert not rows and why.startswith("after: ")
 
 
+def test_what_is_explained(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ordered the accesses before, and what closes the hazard: once for each set of changes and hazards."""
+    from fencepost.diff import compare
+
+    second = DESIGN.replace("@fp.variant(", '@fp.variant("again", fp.PROVED, depth=1)\n@fp.variant(')
+    commit(repository, second)
+    git(repository, "branch", "-f", "main")
+    asked: list[tuple[str, bool]] = []
+    decided = compare._decided
+
+    def spy(question: Any) -> Any:
+        asked.append((question[0].title, question[0].explain))
+        return decided(question)
+
+    monkeypatch.setattr(compare, "_decided", spy)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    assert diff("--git", "main..change", "designs_of_engine/")[0] == 0
+    assert asked and not any(explain for _, explain in asked)  # nothing changed
+    asked.clear()
+    commit(repository, second.replace(WAIT, ""))
+    code, text = diff("--git", "main..change", "designs_of_engine/")
+    assert code == 1 and "fix         default.synchronize()" in text
+    assert sum(explain for _, explain in asked) == 2
+
+
 def test_a_declared_refutation_is_no_loss() -> None:
     assert diff(f"{ROOT}/designs/sglang.py", f"{ROOT}/designs/sglang.py")[0] == 0
 
@@ -301,7 +326,7 @@ def test_ten_annotations_of_each_kind_and_the_rest_counted() -> None:
         (("--git", "--upload-pack=x..main", "designs_of_engine/"), "no revision"),
         (("designs_of_engine/staging.py",), "diff takes BEFORE and AFTER, not 1 targets"),
         (("a.py", "b.py", "c.py"), "not 3 targets"),
-        (("nowhere.py", "designs_of_engine/staging.py"), "nowhere.py: nowhere.py: no such file"),
+        (("nowhere.py", "designs_of_engine/staging.py"), "fencepost: nowhere.py: no such file"),
         (("designs_of_engine/", "designs_of_engine/", "--fail-on", "noise"), "no harm 'noise'"),
         (("--staged", "--git", "main", "designs_of_engine/"), "exclude each other"),
         (("--git", "main", "/"), "not in the repository"),

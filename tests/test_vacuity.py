@@ -146,3 +146,16 @@ def test_a_turn_that_goes_round_for_ever() -> None:
     got = decide(refills_what_it_drains)
     assert got.verdict == a.UNKNOWN
     assert "goes round within its turn" in (got.reason or "")
+
+
+def test_a_budget_that_ends_while_a_reuse_is_looked_for_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last question before a proof spends from the same budget; its end once came out as an exception."""
+    from fencepost.proofs import check as module
+    from fencepost.proofs.explore.search import OutOfBudget
+
+    def ends(self: object) -> bool:
+        raise OutOfBudget("120 states stored, last at reuse")
+
+    monkeypatch.setattr(module.Checker, "_reuse", ends)
+    got = decide(once)
+    assert got.verdict == a.UNKNOWN and got.reason == "budget ended: 120 states stored, last at reuse"

@@ -11,7 +11,7 @@ from fencepost.errors import InputError
 
 if TYPE_CHECKING:
     from fencepost.model.program import Program
-    from fencepost.proofs.waits.classify import CostModel
+    from fencepost.proofs.waits.break_even import BreakEven
 
 OPEN_CODE = 3
 
@@ -22,7 +22,7 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
     return value
 
 
-def _cost(program: Program, platform: str | None) -> CostModel:
+def _cost(program: Program, platform: str | None) -> BreakEven:
     from fencepost.model.platform import platform as platform_named
     from fencepost.proofs.waits.break_even import BreakEven
 
@@ -53,6 +53,7 @@ def waits(
     Of a design with variants the first one that is declared proved is asked; -k and --set choose another. Exit code 0:
     all decided; 2: usage or input error; 3: some are not decided.
     """
+    import msgspec
     from fencepost.chosen import chosen, program_of_case
     from fencepost.model.answer import PROVED
     from fencepost.model.events import DesignError
@@ -69,13 +70,15 @@ def waits(
     with Pool(jobs) as pool:
         for number, (case, program) in enumerate(zip(asked, programs, strict=True)):
             try:
+                costs = _cost(program, case.platform)
                 answer = classify(
                     program, environment=case.environment, platform=case.platform, never=case.never, seconds=budget,
-                    progress=progress if pool.jobs == 1 else None, mapper=pool.map, cost=_cost(program, case.platform),
+                    progress=progress if pool.jobs == 1 else None, mapper=pool.map, cost=costs,
                 )  # fmt: skip
             except DesignError as error:
                 raise InputError(" ".join(str(error).split())) from None
             progress.clear()
+            answer = msgspec.structs.replace(answer, cost_open=costs.why)
             if answer.open or any(finding.kind == OPEN for finding in answer.findings):
                 code = OPEN_CODE
             answers.append((case, answer))

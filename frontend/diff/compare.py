@@ -130,7 +130,8 @@ def _unexplained(found: Sequence[Pair]) -> Iterator[tuple[int, int]]:
 
 def _explaining(outcome: Outcome | None) -> tuple[Case, Program]:
     assert outcome is not None and outcome.program is not None
-    return msgspec.structs.replace(outcome.case, explain=True), outcome.program
+    # A comparison prints no masks, and each is a search of its own.
+    return msgspec.structs.replace(outcome.case, explain=True, masks=False), outcome.program
 
 
 def _with_costs(found: Sequence[Pair], entries: Sequence[Entry]) -> list[Pair]:

@@ -72,7 +72,8 @@ class Build:
             raise InputError(f"{self.name}: the process that builds it ended: {last}")
         side = msgspec.json.decode(data, type=Side)
         if side.error is not None:
-            raise InputError(f"{self.name}: {side.error}")
+            named = side.error.startswith(f"{self.name}:")
+            raise InputError(side.error if named else f"{self.name}: {side.error}")
         return side.entries
 
 

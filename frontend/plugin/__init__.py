@@ -47,6 +47,7 @@ def check(fencepost_engine: str) -> Callable[..., Answer]:
     """`check(design, **parameters) -> Answer`, once per engine that `--fencepost-engine` or the marker names."""
 
     def decide(design: Any, **asked: Any) -> Answer:
+        __tracebackhide__ = True
         outcome = assertions.answer_of(design, **{"engine": fencepost_engine, **asked})
         answer: Answer = outcome.answer  # type: ignore[assignment]
         return answer

@@ -98,7 +98,7 @@ def write_text(results: list[Result], title: str, out: TextIO, width: int = 100)
                 text += f"; costs {time_text(wait.cost)}, the step takes {time_text(wait.without)} without it"
             out.write(_fill(f"{wait.wait}{place}: {text}", width, "  wait ", "         "))
         if cost.zero:
-            out.write(_fill(f"no duration given, counted as 0: {', '.join(cost.zero)}", width, "  ", "    "))
+            out.write(_fill(f"no duration given, counted as 0: {'; '.join(cost.zero)}", width, "  ", "    "))
         for note in cost.notes:
             out.write(_fill(note, width, "  note ", "       "))
         predicted = dict(cost.threads)

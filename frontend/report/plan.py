@@ -123,9 +123,12 @@ def write_plans(plans: Sequence[Plan], out: TextIO) -> None:
         columns = list(dict.fromkeys(value for plan in plans if plan.axis is not None for value in columns_of(plan)))
     axis = next(iter(axes)) if len(axes) == 1 else None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("kept" if any(plan.waits for plan in plans) else "setting", overflow="fold")
+    first = "kept" if any(plan.waits for plan in plans) else "setting"
+    # The axis is named once where its name on every column would be folded.
+    once = axis is not None and (len(axis) + 6) * len(columns) > console.width - 20
+    table.add_column(f"{first}; {axis}:" if once else first, overflow="fold")
     for column in columns:
-        table.add_column("verdict" if axis is None else f"{axis}={column}", overflow="fold")
+        table.add_column("verdict" if axis is None else str(column) if once else f"{axis}={column}", overflow="fold")
     for plan in plans:
         if len(plans) > 1:
             table.add_row(Text(_title(plan).partition(": ")[0], style="bold"))

@@ -53,7 +53,7 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
     table.add_column("design and variant", overflow="fold")
     table.add_column("verdict", no_wrap=True)
     table.add_column("declared", overflow="fold", max_width=24)
-    table.add_column("hazard, hang or reason", overflow="fold", max_width=26)
+    table.add_column("hazard, hang or reason", overflow="fold", max_width=28)
     table.add_column("time", justify="right", no_wrap=True)
     before = None
     for row, outcome in zip(rows, outcomes, strict=True):

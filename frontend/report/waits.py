@@ -121,7 +121,7 @@ class Told:
         return f"{total} synchronisation{'' if total == 1 else 's'}" + (f": {', '.join(parts)}" if parts else "")
 
     def closing(self) -> Iterator[tuple[str, str]]:
-        """(heading, sentence): what is bad already, what is open, which sets suffice with their proofs, unused records."""
+        """(heading, sentence): what is bad already, what is open, which sets suffice with their proofs, unused records, costs."""
         answer = self.answer
         for hazard in _distinct(answer.bad):
             yield "refuted", f"as it is: {hazard.name}; what is said above is about the other objects"
@@ -143,6 +143,8 @@ class Told:
             yield "note", "not every minimal set is known: an answer was open or there are too many"
         for nodes in answer.unwaited:
             yield "useless", f"{self.operation(nodes[0])}: recorded, and nobody waits for it"
+        if answer.cost_open:
+            yield "cost", f"no break-even: {answer.cost_open}"
 
 
 _CLASS = {NEEDED: "needed", CONDITIONAL: "redundant while another stays", REDUNDANT: "redundant", USELESS: "useless", OPEN: "not decided"}  # fmt: skip
@@ -262,6 +264,7 @@ def waits_to_json(answers: Sequence[tuple[Case, Waits]]) -> str:
                 "complete": answer.complete,
                 "refuted": list(dict.fromkeys(h.name for h in answer.bad)),
                 "open": list(answer.open),
+                "cost_open": answer.cost_open or None,
                 "unwaited_records": [told.where(nodes[0]) for nodes in answer.unwaited],
             }
         )

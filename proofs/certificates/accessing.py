@@ -271,7 +271,7 @@ class Accessing:
         w.checks = (*w.checks, Check(0, what, t, n, which))
 
     def _where(self, w: World, t: int, target: p.Operand) -> tuple[int | None, Path, bool | None] | None:
-        """(slot, path, whether through a counted reference to the block) where `target` touches the class."""
+        """(slot, path, whether the block is still its owner's) where `target` touches the class."""
         cls = self.cls
         if cls is None:
             return None
@@ -286,7 +286,7 @@ class Accessing:
         if value[0] == "M" and cls.kind == "memory" and value[1] == cls.id:
             return value[2], (*value[3], *part), True
         if value[0] in "Bbd" and cls.kind == "block":
-            return None, (*value[2], *part), value[0] == "B"
+            return None, (*value[2], *part), value[0] != "d"
         if value[0] == "T" and cls.kind == "pool":
             return None, (*value[1], *part), True
         return None

@@ -18,7 +18,7 @@ from fencepost.model import program as p
 from fencepost.model.cost import Cost, Cycle, Timed, WaitCost
 from fencepost.model.platform import PLATFORMS, Platform
 from fencepost.proofs.periodic.conditions import strategies
-from fencepost.proofs.periodic.graph import Graph, Node, label
+from fencepost.proofs.periodic.graph import Graph, Node, label, local_name
 from fencepost.proofs.periodic.plan import Key
 from fencepost.proofs.periodic.symbols import Refused, Region
 
@@ -103,7 +103,7 @@ def _short(program: p.Program, node: Node) -> str:
         return f"copy to {label(program, node.op).partition(' ')[2]}"
     if isinstance(operation, (p.Memset, p.Item)):
         target = operation.dst if isinstance(operation, p.Memset) else operation.src
-        what = program.threads[node.op.thread].locals[target.id].name if isinstance(target, p.Local) else program.objects[target.id].name
+        what = local_name(program, node.op.thread, target.id) if isinstance(target, p.Local) else program.objects[target.id].name
         return f"{type(operation).__name__.lower()} {what}"
     return label(program, node.op)
 
@@ -393,7 +393,7 @@ def _wait_name(timed: CostGraph, op: Any) -> str:
     program = timed.program
     what = "the device"
     if isinstance(target, p.Local):
-        what = program.threads[op.thread].locals[target.id].name
+        what = local_name(program, op.thread, target.id)
     elif target is not None:
         what = program.objects[target.id].name
     verb = "synchronize" if isinstance(operation, (p.EventSync, p.StreamSync, p.DeviceSync)) else "item"

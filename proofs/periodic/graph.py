@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fencepost.model import effects as fx
 from fencepost.model import program as p
+from fencepost.model.names import Names
 from fencepost.model.operations import Context, lower
 from fencepost.model.platform import PLATFORMS, Platform
 from fencepost.proofs.periodic.plan import Key, Op, Plan, made_locals, plan
@@ -487,6 +488,12 @@ class Graph:
                     self._edge(early, late, ZERO)
 
 
+def local_name(program: p.Program, thread: int, local: int) -> str:
+    """A local's name; of what came through a queue or a cell the name that other reports give it."""
+    name = program.threads[thread].locals[local].name
+    return Names(program).local(local, program.threads[thread]) if "." in name else name
+
+
 def label(program: p.Program, op: Op) -> str:
     """An operation in a few words."""
     operation: Any = op.operation
@@ -498,11 +505,11 @@ def label(program: p.Program, op: Op) -> str:
         if isinstance(target, (p.Obj, p.Slot)):
             return f"{name} {program.objects[target.id].name}"
         if isinstance(target, p.Local):
-            return f"{name} {program.threads[op.thread].locals[target.id].name}"
+            return f"{name} {local_name(program, op.thread, target.id)}"
     accesses = getattr(operation, "accesses", ())
     if isinstance(operation, p.Host) and accesses:
         target = accesses[0].target
         if isinstance(target, p.Local):
-            return f"{name} {program.threads[op.thread].locals[target.id].name}"
+            return f"{name} {local_name(program, op.thread, target.id)}"
         return f"{name} {program.objects[target.id].name}"
     return str(name)

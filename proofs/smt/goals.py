@@ -87,12 +87,11 @@ class Goals(Hosts):
                 gone, freed, _ = self._given_up(ref.key[1])
                 used = conj((x.step.live, g, gone, self.text.lt(freed, x.step.instant)))
                 self._goal("undefined", None, x.step, used, None)
-                continue
             if x.write:
                 continue
             missing = [x.step.live, g]
             for y, h, other in touching:
-                if not y.write or y.same_bytes or not other.held or not paths_overlap(other.path, ref.path):
+                if not y.write or y.same_bytes or not paths_overlap(other.path, ref.path):
                     continue
                 within = TRUE if y.effect < x.effect else FALSE
                 before = within if y.step is x.step else self.before(y.step, x.step)

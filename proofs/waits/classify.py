@@ -92,6 +92,8 @@ class Waits(msgspec.Struct, frozen=True):
     """Locations that were not decided, and why."""
     asked: int
     seconds: float
+    cost_open: str = ""
+    """Why no wait has a break-even, from whoever was asked for it."""
 
 
 def waits(
