@@ -32,6 +32,8 @@ LIMITATIONS = (
                ("S74", "S75", "S96")),
     Limitation("a graph whose inputs are indexed by turn or cursor: addresses are baked, so a constant is asked for", REFUSED,
                ("S92",)),
+    Limitation("the legacy default stream and a blocking stream used by two threads: their calls would come in between", REFUSED,
+               ("S11",)),
     Limitation("host functions may be serialised with each other; that is no edge", ALARM, ("S104",)),
     Limitation("a host function that sets flags or touches queues: write a thread of its own that gets its jobs from a queue",
                REFUSED, ("S103",)),
