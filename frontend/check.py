@@ -303,15 +303,34 @@ def decide_all(
     `jobs`: worker processes; None chooses. On Ctrl-C the workers are ended, what is decided already is still given out,
     and then `KeyboardInterrupt` goes on.
     """
-    # Explorations make many tuples and hardly any cycle: collecting at the default rate only costs.
-    gc.set_threshold(100_000, 20, 20)
     workers = jobs if jobs is not None else (os.cpu_count() or 1) if len(asked) >= PARALLEL_FROM else 1
     workers = min(workers, len(asked))
-    if workers <= 1:
-        for case in asked:
-            yield decide(case, _named(progress, case))
-        return
-    yield from _decide_in_processes(asked, workers, progress)
+    # What an exploration stores has no cycles; what stands around one has, and is collected between the cases.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        if workers <= 1:
+            for case in asked:
+                yield _decide_and_collect(case, _named(progress, case))
+        else:
+            yield from _decide_in_processes(asked, workers, progress)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+COLLECT_EVERY = 24
+"""Cases of one process between two collections."""
+
+_decided = 0
+
+
+def _decide_and_collect(case: Case, progress: Callable[[str], None] | None = None) -> Outcome:
+    global _decided
+    _decided += 1
+    if _decided % COLLECT_EVERY == 0:
+        gc.collect()
+    return decide(case, progress)
 
 
 def _named(progress: Callable[[str], None] | None, case: Case) -> Callable[[str], None] | None:
@@ -343,7 +362,7 @@ def _decide_in_processes(
     restore = signal.signal(signal.SIGTERM, _terminated) if _in_main_thread() else None
     try:
         for number in _costly_first(asked):
-            places[number] = pool.submit(decide, asked[number])
+            places[number] = pool.submit(_decide_and_collect, asked[number])
         futures += [places[number] for number in range(len(asked))]
         for case, future in zip(asked, futures, strict=True):
             while True:
