@@ -7,7 +7,6 @@ pair (any of these, parameters). Heavy imports stay inside the functions: the py
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -30,18 +29,22 @@ class Inconclusive(VerdictError):
     """No engine established what the test asserts, and none refuted it either: unknown, bounded or masked."""
 
 
-@dataclasses.dataclass(frozen=True)
 class Settings:
-    """How designs are decided when an assertion does not say it itself. `budget` in seconds, None: without limit."""
+    """How designs are decided when an assertion does not say it itself. `budget` in seconds, None: without limit.
 
-    engine: str = "explore"
-    budget: float | None = None
-    steps: int | None = None
-    examples: int | None = None
-    seed: int | None = None
-    replay: str | None = None
-    outcomes: list[Outcome] = dataclasses.field(default_factory=list)
-    """Everything that was decided under these settings, in order."""
+    Plain, because every start of pytest makes the class and a dataclass would take a millisecond of it.
+    """
+
+    __slots__ = ("budget", "engine", "examples", "outcomes", "replay", "seed", "steps")
+
+    def __init__(
+        self, engine: str = "explore", budget: float | None = None, steps: int | None = None, examples: int | None = None,
+        seed: int | None = None, replay: str | None = None,
+    ) -> None:  # fmt: skip
+        self.engine, self.budget, self.steps = engine, budget, steps
+        self.examples, self.seed, self.replay = examples, seed, replay
+        self.outcomes: list[Outcome] = []
+        """Everything that was decided under these settings, in order."""
 
 
 _settings: ContextVar[Settings | None] = ContextVar("fencepost settings", default=None)
