@@ -165,7 +165,9 @@ class Host(Device, Shared):
         reads, writes = self.accesses(t, accesses)
         stream = self.stream(t, o.stream)
         engine = self.engine_of(what)
-        wait = wait or (self.environment.blocking_kernels if what == "kernel" else self.environment.blocking_copies)
+        home = self.program.objects[o.stream.id] if isinstance(o.stream, (p.Obj, p.Slot)) else None
+        if not (isinstance(home, p.Stream) and home.gpu < 0):  # launch blocking does not reach a foreign agent
+            wait = wait or (self.environment.blocking_kernels if what == "kernel" else self.environment.blocking_copies)
 
         def run(th: HostThread) -> None:
             where = stream(th)
