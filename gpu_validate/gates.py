@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -72,8 +73,9 @@ class _Words(Gates):
             self.open(ticket)
         self._opened = last
 
+    @abstractmethod
     def _wait(self, stream: Any, address: int, value: int) -> None:
-        raise NotImplementedError
+        """Let the stream wait until the word at a device address is at least `value`."""
 
 
 class MemoryGates(_Words):
