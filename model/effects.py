@@ -88,10 +88,19 @@ HOST_EFFECTS = (
     p.Alloc, p.View, p.Drop, p.NewEvent, p.Advance, p.Put, p.Get, p.CellSet, p.CellGet, p.CellClear, p.Take, p.Give,
     p.Acquire, p.Unlock, p.FlagSet, p.FlagClear, p.FlagWait, p.CounterAdd, p.CounterWait,
 )  # fmt: skip
-"""Operations that are their own effect."""
+"""Host operations that are their own effect."""
+
+MEETINGS = (p.Signal, p.Await, p.StoreFlag, p.WaitFlag)
+"""Operations of streams (the flag's also of hosts) that may have to wait on the device: their own effect too.
+
+What stands behind one in its stream is *pending* until it is satisfied: it has not started, its accesses have not been
+made, records behind it are pending, a host wait on such a record waits, and a query of it says no (theory section 3,
+processing order).
+"""
 
 Effect = Union[
     Touch, Enqueue, RecordEvent, JoinEvent, JoinStream, JoinDevice, StreamJoinsEvent, StreamJoinsStream, NoteUse,
     p.Alloc, p.View, p.Drop, p.NewEvent, p.Advance, p.Put, p.Get, p.CellSet, p.CellGet, p.CellClear, p.Take, p.Give,
     p.Acquire, p.Unlock, p.FlagSet, p.FlagClear, p.FlagWait, p.CounterAdd, p.CounterWait,
+    p.Signal, p.Await, p.StoreFlag, p.WaitFlag,
 ]  # fmt: skip

@@ -194,7 +194,25 @@ class Counter(Data, frozen=True):
     process: str = ""
 
 
-Object = Union[Memory, Stream, Event, Cursor, Cell, Queue, Pool, Lock, Flag, Counter]
+class Channel(Data, frozen=True):
+    """Where streams meet: the k-th `Await` of the channel waits for the k-th `Signal`, whatever ranks they belong to (S130).
+
+    `capacity`: signals that may lie there before their awaits come; the next one waits in its stream. None: no bound.
+    """
+
+    name: str
+    capacity: int | None = None
+    process: str = ""
+
+
+class DeviceFlag(Data, frozen=True):
+    """A word in memory that streams and host threads store to and wait for (S118); it starts as 0."""
+
+    name: str
+    process: str = ""
+
+
+Object = Union[Memory, Stream, Event, Cursor, Cell, Queue, Pool, Lock, Flag, Counter, Channel, DeviceFlag]
 
 EVENT, MEMORY, INDEX, HANDLE = "event", "memory", "index", "handle"
 """Kinds of the values that locals, queue items and cells hold."""
@@ -450,10 +468,49 @@ class CounterWait(Data, frozen=True):
     """False: it waits, but the adds that it saw order nothing."""
 
 
+class Signal(Data, frozen=True):
+    """A stream item: announce to the channel that the stream has come here (theory section 2, collectives: start on p).
+
+    `tag`: what is announced; it meets an `Await` of the same tag, any other is a collective mismatch.
+    """
+
+    channel: int
+    stream: Operand
+    tag: str = ""
+
+
+class Await(Data, frozen=True):
+    """A stream item: wait for the next signal of the channel; later items start after the signal's stream prefix."""
+
+    channel: int
+    stream: Operand
+    tag: str = ""
+
+
+class StoreFlag(Data, frozen=True):
+    """Store a constant into a device flag: a stream item (cuStreamWriteValue), or the host itself where `stream` is None."""
+
+    flag: int
+    value: int
+    stream: Operand | None = None
+
+
+class WaitFlag(Data, frozen=True):
+    """Wait until a device flag is at least `value` (S118): a stream item, or the host spins where `stream` is None.
+
+    The store that is in the flag when the wait ends is before whatever follows. `reset`: the wait then stores 0.
+    """
+
+    flag: int
+    value: int
+    stream: Operand | None = None
+    reset: bool = False
+
+
 Operation = Union[
     Host, Launch, Copy, Memset, Item, Alloc, View, Drop, RecordStream, NewEvent, Record, EventSync, StreamWaitEvent,
     WaitStream, StreamSync, DeviceSync, Advance, Put, Get, CellSet, CellGet, CellClear, Take, Give, Acquire, Unlock,
-    FlagSet, FlagClear, FlagWait, CounterAdd, CounterWait,
+    FlagSet, FlagClear, FlagWait, CounterAdd, CounterWait, Signal, Await, StoreFlag, WaitFlag,
 ]  # fmt: skip
 
 # ---------------------------------------------------------------- questions

@@ -1,0 +1,34 @@
+"""Where streams meet: signals and awaits of channels, and flags in memory that streams wait for."""
+
+from __future__ import annotations
+
+from fencepost.model import program as p
+from fencepost.model.effects import Effect
+from fencepost.model.operations.registry import Context, rule
+
+
+@rule(p.Signal, "signal", edges="the stream's earlier items and the call -> what follows the k-th await",
+      enabled="at once; with a capacity, when the channel has room (that it had to wait is no edge)", rules=("S130", "S131"))  # fmt: skip
+def signal(operation: p.Signal, context: Context) -> tuple[Effect, ...]:
+    """One rank's arrival at a meeting, as one peer sees it."""
+    return (operation,)
+
+
+@rule(p.Await, "await", edges="the k-th signal of the channel -> later items of the stream",
+      enabled="when the k-th signal has come, with the same tag", rules=("S130", "S131"))  # fmt: skip
+def wait_for_signal(operation: p.Await, context: Context) -> tuple[Effect, ...]:
+    """What a rank's result needs from one peer."""
+    return (operation,)
+
+
+@rule(p.StoreFlag, "store to a device flag", edges="as an item of its stream, or of the calling thread", rules=("S118",))
+def store_flag(operation: p.StoreFlag, context: Context) -> tuple[Effect, ...]:
+    """cuStreamWriteValue32, or a host store to mapped memory."""
+    return (operation,)
+
+
+@rule(p.WaitFlag, "wait for a device flag", edges="the store that the wait saw -> what follows in the stream or thread",
+      enabled="while the flag is at least the value", rules=("S118",))  # fmt: skip
+def wait_flag(operation: p.WaitFlag, context: Context) -> tuple[Effect, ...]:
+    """cuStreamWaitValue32 (at least), or a host that spins on mapped memory."""
+    return (operation,)
