@@ -9,8 +9,8 @@ BIN := $(VENV)/bin
 FOLDERS := $(filter-out frontend,$(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
 SOURCES := frontend $(FOLDERS)
 
-# What takes longer than `make test` may: resumable, its evidence in tests/evidence/. SOAKS chooses: machine, random_designs, smt.
-SOAKS ?= machine random_designs smt
+# What takes longer than `make test` may: resumable, its evidence in tests/evidence/. SOAKS chooses: machine, random_designs, smt, certificates.
+SOAKS ?= machine random_designs smt certificates
 .PHONY: check test soak bench torch lint types doctest pytest architecture clean
 
 check: $(VENV)/.installed

@@ -633,3 +633,79 @@ def staging(
                 last_copy.set(copied)
 
     return d
+
+
+@fp.variant("the code: a fixed generation, two recordings back", fp.PROVED)
+@fp.variant("the code, 3 ranks", fp.PROVED, ranks=3)
+@fp.variant(
+    "whichever has landed",
+    fp.PROVED,
+    hang="collective mismatch tp rank 1 -> rank 0",
+    fix="the code: a fixed generation, two recordings back",
+    adopts="landed",
+)
+@fp.variant("rank 0 asks and tells the others", fp.PROVED, adopts="rank 0 says")
+@fp.variant(
+    "the fixed generation, adopted without waiting",
+    fp.REFUTED,
+    hazard="RAW ell 0",
+    fix="the code: a fixed generation, two recordings back",
+    waits=False,
+)
+def ell_across_ranks(
+    ranks: int = 2, adopts: Literal["fixed", "landed", "rank 0 says"] = "fixed", waits: bool = True
+) -> fp.Design:
+    """Which ell a rank sizes its step by: a shape, on which the ranks of a tensor-parallel group must agree.
+
+    Every rank copies the same ell, and a query of that copy is answered by each rank's own device (S24): where a step adopts
+    whichever generation has landed, two ranks may adopt different ones, launch the forward with different shapes, and stand in
+    its all-reduce for ever (seven ranks with 48 tokens and one with 24, says the comment in the code). The value of a step
+    then depends on a query: the design is not determinate, and what decides it is `landed.query()`. A fixed generation
+    whose copy is waited for is a decision that all ranks make alike; so is one rank's answer that it tells the others.
+    The wait is what the determinacy costs: the fixed generation without it reads what may not have landed.
+    """
+    d = fp.Design("ATOM ell across ranks")
+    d.models(VERIFY, "VerifyScheduler._resolve_ell", REVISION)
+    names = [f"rank {r}" for r in range(ranks)]
+    group = d.communicator("tp", names)
+    told = {name: d.queue(f"generation for {name}", capacity=2, item={"newest": (), "older": ()}) for name in names[1:]}
+
+    def rank(number: int, name: str) -> None:
+        side = d.stream(f"async_copy_stream {number}")
+        hidden, resolved = d.device(f"hidden states {number}"), d.event(f"resolved {number}", depth=2)
+        landing, landed = d.pinned(f"ell {number}", depth=2), d.event(f"ell copied {number}", depth=2)
+        device_ell = d.device(f"device ell {number}")
+
+        @d.loop(f"runner {number}")
+        def step(n: fp.Turn) -> None:
+            generation = "older"  # recorded in step n - 2, in the slot that this step records into
+            if adopts == "landed" or (adopts == "rank 0 says" and number == 0):
+                generation = "newest" if landed[n - 1].query() else "older"
+            if adopts == "rank 0 says":
+                if number == 0:
+                    for other in names[1:]:
+                        told[other].put(tag=generation)
+                else:
+                    generation = told[name].get().tag
+            if generation == "newest":
+                if number > 0:
+                    landed[n - 1].synchronize()  # another rank's query says nothing about this one's copy
+                landing[n - 1].read(harm="shape")
+            if waits:
+                landed[n].synchronize()
+            if generation == "older":
+                landing[n].read(harm="shape")
+            d.launch("forward", writes=[hidden])
+            group.all_reduce(hidden, match=f"sized by the {generation} ell")
+            d.current_stream().wait_stream(side)  # the source is held until its copy is done: another design's question
+            d.launch("compute_ell", reads=[hidden], writes=[device_ell])
+            side.wait_stream(d.current_stream())
+            landing[n].copy_(device_ell, non_blocking=True, stream=side)
+            landed[n].record(side)
+            resolved[n - 1].synchronize()  # the deferred output of the step before
+            resolved[n].record()
+
+    for number, name in enumerate(names):
+        with d.process(name, gpu=number):
+            rank(number, name)
+    return d

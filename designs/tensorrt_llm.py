@@ -7,7 +7,7 @@ for the event recorded after the preparation of a forward were added one after t
 and W3 in its tail (NVIDIA/TensorRT-LLM #14128, #14674). #15849 proposes to remove them all.
 
 Which of them may go depends on who writes the host's page table. The V1 manager fills it during the preparation; the V2
-managers let C++ caches write rows of the live table at any time. The claim that the waits hang is not decided here.
+managers let C++ caches write rows of the live table at any time. Whether the waits can hang is `attention_data_parallel`.
 """
 
 from __future__ import annotations
@@ -371,4 +371,174 @@ def dsv4_manager(w1: bool = False, w2: bool = False, w3: bool = False) -> fp.Des
             table["request rows"].write()
         executor.previous.set(sampled)
 
+    return d
+
+
+@fp.variant("as reported, with the event waits", fp.PROVED)
+@fp.variant("as reported, without the event waits", fp.PROVED, waits=False)
+@fp.variant(
+    "a rank skips launches by itself, with the event waits",
+    fp.PROVED,
+    hang="deadlock experts rank 0 -> rank 1",
+    ranks=2,
+    skip="each rank",
+)
+@fp.variant(
+    "a rank skips launches by itself, without the event waits",
+    fp.PROVED,
+    hang="deadlock experts rank 0 -> rank 1",
+    ranks=2,
+    skip="each rank",
+    waits=False,
+)
+@fp.variant("a rank skips one launch by itself, with the event waits", fp.PROVED, ranks=2, skip="once")
+@fp.variant("the ranks skip a launch together", fp.PROVED, ranks=2, skip="together")
+@fp.variant(
+    "another order inside the graph, with the event waits",
+    fp.PROVED,
+    hang="deadlock experts rank 1 -> rank 0",
+    ranks=2,
+    order="differs",
+)
+@fp.variant(
+    "another order inside the graph, without the event waits",
+    fp.PROVED,
+    hang="deadlock experts rank 1 -> rank 0",
+    ranks=2,
+    order="differs",
+    waits=False,
+)
+@fp.variant("the forward waits for the end of its own iteration", fp.PROVED, ranks=2, device_wait="forward")
+@fp.variant(
+    "the forward waits for the end of the next iteration, with the event waits",
+    fp.PROVED,
+    hang="deadlock released rank 0",
+    never=("cellclear", "released rank 0.store", "released rank 1.store"),
+    ranks=2,
+    device_wait="forward, released late",
+)
+@fp.variant(
+    "the forward waits for the end of the next iteration, without the event waits",
+    fp.PROVED,
+    hang="deadlock released rank 0",
+    never=("cellclear", "released rank 0.store", "released rank 1.store"),
+    ranks=2,
+    device_wait="forward, released late",
+    waits=False,
+)
+@fp.variant(
+    "the preparation waits for the end of its own iteration, with the event waits",
+    fp.PROVED,
+    hang="deadlock released rank 1",
+    never=("released rank 0.store", "released rank 1.store"),
+    fix="the preparation waits for the end of its own iteration, without the event waits",
+    ranks=2,
+    device_wait="preparation",
+)
+@fp.variant(
+    "the preparation waits for the end of its own iteration, without the event waits",
+    fp.PROVED,
+    ranks=2,
+    device_wait="preparation",
+    waits=False,
+)
+def attention_data_parallel(
+    ranks: int = 4,
+    waits: bool = True,
+    skip: Literal["", "together", "once", "each rank"] = "",
+    order: Literal["same", "differs"] = "same",
+    device_wait: Literal["", "forward", "forward, released late", "preparation"] = "",
+) -> fp.Design:
+    """The claim that the event waits hang (nvbug 6402058): ranks with attention data parallelism, graphs, and the overlap loop.
+
+    Each iteration rank 0 broadcasts requests on the host, batch sizes are gathered on the host, the forward holds
+    collectives, responses are gathered on the host. `waits` are W1 to W3. No cycle: W2 and W3 of iteration N wait for
+    preparation N, which stands behind sample N-1 and in front of forward N; the wait for the sampler of N-1, which every
+    iteration makes anyway, stands between them. So what they wait for and that wait does not is preparation N alone, and all
+    ranks have launched forward N-1 before any of them comes out of the gathering of iteration N.
+
+    The ingredients that one might add, each with and without the waits: a rank that skips launches by itself (two: with
+    one its peers are a launch ahead for ever, and go on); another order of collectives inside one rank's graph; a forward that
+    waits for what its host releases in the next iteration. These hang without the event waits too, in the wait for the
+    sampler. Only in the last one is it the event wait that completes the cycle: something in the *preparation* that the
+    same host releases later in the iteration, as a transfer would be that the tail of the loop starts.
+    """
+    d = fp.Design("TensorRT-LLM, attention data parallelism")
+    d.models(EXECUTOR, "PyExecutor._executor_loop_overlap", REVISION)
+    names = [f"rank {r}" for r in range(ranks)]
+    world, experts = d.communicator("world", names), d.communicator("experts", names)
+
+    def rank(name: str) -> None:
+        execution = d.stream(f"execution_stream {name}")
+        table, offsets = d.pinned(f"block offsets {name}", depth=2), d.device(f"block offsets on {name}")
+        hidden = d.device(f"hidden states {name}")
+        prepared, previous = (
+            d.cell(f"prep event {name}", item=(fp.EVENT,)),
+            d.cell(f"previous_batch {name}", item=(fp.EVENT,)),
+        )
+        signal = d.device_flag(f"released {name}") if device_wait else None
+        late = d.cell(f"to be released by {name}", item=()) if device_wait == "forward, released late" else None
+
+        def forward(moves: bool) -> None:
+            if signal is not None and moves and device_wait != "preparation":
+                execution.wait_value(signal, 1, reset=True)
+            d.launch("attention", reads=[offsets], writes=[hidden])
+            groups = (experts, world) if order == "same" or name != names[-1] else (world, experts)
+            for group in groups:
+                group.all_reduce(hidden)
+
+        def forward_step(n: fp.Turn, moves: bool) -> None:
+            sampling = d.current_stream()
+            execution.wait_stream(sampling)
+            with execution:
+                table[n].write()
+                if signal is not None and moves and device_wait == "preparation":
+                    execution.wait_value(signal, 1, reset=True)
+                offsets.copy_(table[n], non_blocking=True)
+                event = d.event("prepare_inputs")
+                event.record()
+                prepared.set(event)
+                forward(moves)
+            sampling.wait_stream(execution)
+
+        def wait_prepared(sure: bool) -> None:
+            if waits and (sure or not prepared.empty()):
+                prepared.get().synchronize()
+
+        @d.loop(name)
+        def iteration(n: fp.Turn) -> None:
+            wait_prepared(False)  # W1
+            world.host_broadcast(root=names[0])
+            can_queue = True
+            if skip == "together":
+                can_queue = d.choose("can_queue", ["yes", "no"], agreed=True) == "yes"
+            elif skip == "once" and name == names[-1]:
+                can_queue = n != 0
+            elif skip == "each rank":
+                can_queue = d.choose(f"can_queue of {name}", ["yes", "no"]) == "yes"
+            world.host_barrier()  # the gathering of batch sizes
+            moves = bool(device_wait) and d.choose("experts move", ["no", "yes"], agreed=True) == "yes"
+            if can_queue:
+                forward_step(n, moves)
+            if not previous.empty():
+                previous.take().synchronize()  # _update_requests
+            world.host_gather(root=names[0])
+            if can_queue:
+                d.launch("sample", reads=[hidden])
+                sampled = d.event("sampler_event")
+                sampled.record()
+                previous.set(sampled)
+            wait_prepared(can_queue)  # W2, W3
+            if signal is not None and late is not None:
+                if not late.empty():
+                    late.clear()
+                    signal.store(1)
+                if moves:
+                    late.set()
+            elif signal is not None and moves:
+                signal.store(1)
+
+    for number, name in enumerate(names):
+        with d.process(name, gpu=number):
+            rank(name)
     return d

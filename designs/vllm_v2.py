@@ -8,8 +8,8 @@ event that resolves the step, or resolves without waiting for the device breaks 
 Every pool of the runner moves as the ones written here. Left out, because no row turns on them: pools whose takes and
 readers are those of another; the fresh pinned sources of `async_tensor_h2d`; the sampled ids and their copies, which
 the output object holds until it has been waited for; the broadcast of sampled ids back to earlier pipeline stages (a
-wait of one stream for another, which never holds a host back); every collective inside a stage. An edge that is left
-out can only add hazards.
+wait of one stream for another, which never holds a host back); every collective inside a stage, but for
+`tensor_parallel`, which is about them. An edge that is left out can only add hazards.
 """
 
 from __future__ import annotations
@@ -570,4 +570,139 @@ def attention_metadata(batch_queue_size: int = 2, pinned: bool = True) -> fp.Des
         d.launch("forward", reads=[indptr_gpu])
         _output(d, outputs, output_copy_stream)
 
+    return d
+
+
+@fp.variant("2 slots: what a rank reads in front of the step's last collective", fp.PROVED, sampler="nobody else")
+@fp.variant(
+    "2 slots: what a rank's sampler reads behind it",
+    fp.REFUTED,
+    hazard="WAR temperature tp1",
+    fix="3 slots: what a rank's sampler reads behind it",
+)
+@fp.variant("3 slots: what a rank's sampler reads behind it", fp.PROVED, depth=3)
+@fp.variant("2 slots, a collective behind the sampler", fp.PROVED, behind=True)
+@fp.variant("2 slots, every rank's copy is awaited", fp.PROVED, awaited="every rank")
+@fp.variant("2 slots, logits gathered at the output rank alone", fp.PROVED, collective="gather", sampler="nobody else")
+@fp.variant(
+    "2 slots, the output rank broadcasts to the others",
+    fp.REFUTED,
+    hazard="WAR num_blocks tp1",
+    fix="2 slots: what a rank reads in front of the step's last collective",
+    collective="broadcast",
+    sampler="nobody else",
+)
+@fp.variant(
+    "3 slots, the output rank broadcasts to the others",
+    fp.REFUTED,
+    hazard="WAR num_blocks tp1",
+    fix="2 slots: what a rank reads in front of the step's last collective",
+    collective="broadcast",
+    sampler="nobody else",
+    depth=3,
+)
+@fp.variant(
+    "2 slots, ranks that share no collective",
+    fp.REFUTED,
+    hazard="WAR num_blocks tp1",
+    fix="2 slots: what a rank reads in front of the step's last collective",
+    collective="none",
+    sampler="nobody else",
+)
+@fp.variant(
+    "3 ranks, 2 slots: what a rank reads in front of the step's last collective",
+    fp.PROVED,
+    ranks=3,
+    sampler="nobody else",
+)
+@fp.variant(
+    "3 ranks, 2 slots: what a rank's sampler reads behind it",
+    fp.REFUTED,
+    hazard="WAR temperature tp1",
+    fix="3 slots: what a rank's sampler reads behind it",
+    ranks=3,
+)
+def tensor_parallel(
+    ranks: int = 2,
+    depth: int = 2,
+    batch_queue_size: int = 2,
+    collective: Literal["all-gather", "gather", "broadcast", "none"] = "all-gather",
+    sampler: Literal["every rank", "nobody else"] = "every rank",
+    behind: bool = False,
+    awaited: Literal["output rank", "every rank"] = "output rank",
+) -> fp.Design:
+    """Tensor parallelism: every rank fills and reads slots of its own, and nobody waits for any but the output rank.
+
+    What protects the slots of the other ranks is the last collective of the step, the all-gather of the logits. The output rank's
+    end of it comes after every rank's *start*, hence after everything that stands in front of the start in that rank's
+    stream; the output rank's copy event comes after its end, the engine after the event, the next refill after the engine.
+    So readers in front of the collective have the margin of the output rank: `depth` >= batches in flight. A reader behind it
+    (each rank samples for itself: `sampler`) is only covered by the collective of the next step, and needs one slot more, or
+    a collective behind the reader (`behind`), or a wait for that rank's own copy (`awaited`).
+
+    It must be a collective whose result at the output rank needs the rank's data: all-gather, all-reduce, or a gather to the
+    output rank. A broadcast *from* the output rank waits for nobody, and no depth helps.
+    """
+    d = fp.Design("vLLM V2 tensor parallel")
+    d.models(f"{GPU}/model_runner.py", "GPUModelRunner.sample_tokens", "0.33.0")
+    room = batch_queue_size + 1
+    names = [f"tp{r}" for r in range(ranks)]
+    group = d.communicator("tp", names, capacity=room if collective == "broadcast" else None)
+    rpc = {name: d.queue(f"rpc {name}", capacity=room, item=()) for name in names}
+    waiting = names if awaited == "every rank" else names[:1]
+    outputs = {name: d.queue(f"async_output_queue {name}", capacity=room, item=(fp.EVENT,)) for name in waiting}
+    response = {name: d.queue(f"response {name}", capacity=room, item=()) for name in waiting}
+    batch_queue = d.queue("batch_queue", capacity=batch_queue_size, item=())
+
+    @d.loop("engine core")
+    def engine() -> None:
+        for name in names:
+            rpc[name].put()
+        batch_queue.put()
+        if batch_queue.full():
+            batch_queue.get()
+            for name in waiting:
+                response[name].get()
+
+    def worker(name: str) -> None:
+        main = d.stream(f"main {name}")
+        num_blocks, temperature = (
+            d.pinned(f"num_blocks {name}", depth=depth),
+            d.pinned(f"temperature {name}", depth=depth),
+        )
+        hidden, logits = d.device(f"hidden states {name}"), d.device(f"logits {name}")
+        output_copy_stream = d.stream(f"output_copy_stream {name}") if name in waiting else None
+
+        @d.loop(f"worker {name}", stream=main)
+        def step(n: fp.Turn) -> None:
+            rpc[name].get()
+            temperature[n].write()
+            num_blocks[n].write()
+            d.launch("forward", reads=[fp.read(num_blocks[n], harm="address")], writes=[hidden])
+            if collective == "all-gather":
+                group.all_gather(logits, hidden)
+            elif collective == "gather":
+                group.gather(hidden, logits if name == names[0] else None, root=names[0])
+            elif collective == "broadcast":
+                group.broadcast(logits, root=names[0])
+            if sampler == "every rank" or name == names[0]:
+                d.launch("sample", reads=[logits, fp.read(temperature[n], harm="quality")])
+            if behind:
+                group.all_reduce(hidden)
+            if output_copy_stream is not None:
+                output_copy_stream.wait_stream(main)
+                copy_event = d.event("copy_event")
+                copy_event.record(output_copy_stream)
+                outputs[name].put(copy_event)
+
+        if name in waiting:
+
+            @d.loop(f"output thread {name}")
+            def get_output() -> None:
+                outputs[name].get().synchronize()
+                response[name].put()
+
+    for number, name in enumerate(names):
+        with d.process(name, gpu=number):
+            worker(name)
     return d

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fencepost.model.language import (
         ANY,
         Agent,
+        Callback,
         Cell,
         Communicator,
         Counter,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         Design,
         DesignError,
         DesignWarning,
+        DeviceFlag,
         Event,
         Flag,
         Graph,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         StreamPool,
         Tensor,
         Turn,
+        Work,
         accept,
         program_of,
         read,
@@ -51,20 +54,20 @@ _HOMES = {
     ),
     "fencepost.model.answer": ("BOUNDED", "MASKED", "PROVED", "REFUTED", "UNKNOWN"),
     "fencepost.model.language": (
-        "ANY", "Agent", "Communicator", "Graph", "StreamPool", "Cell", "Counter", "Cursor", "Design", "DesignError", "DesignWarning", "Event", "Flag", "Handle", "Index",
-        "Item", "Lock", "Pool", "Process", "Queue", "Stream", "Tensor", "Turn", "accept", "program_of", "read", "variant",
-        "write",
+        "ANY", "Agent", "Callback", "Cell", "Communicator", "Counter", "Cursor", "Design", "DesignError", "DesignWarning",
+        "DeviceFlag", "Event", "Flag", "Graph", "Handle", "Index", "Item", "Lock", "Pool", "Process", "Queue", "Stream",
+        "StreamPool", "Tensor", "Turn", "Work", "accept", "program_of", "read", "variant", "write",
     ),
     "fencepost.model.program": ("EVENT", "HANDLE", "INDEX", "MEMORY", "Program"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "ANY", "BOUNDED", "EVENT", "HANDLE", "INDEX", "MASKED", "MEMORY", "PROVED", "REFUTED", "UNKNOWN", "Agent", "Cell",
-    "Communicator", "Counter", "Cursor", "Design", "DesignError", "DesignWarning", "Event", "Flag", "Graph", "Handle",
-    "Inconclusive", "Index", "Item", "Lock", "Pool", "Process", "Program", "Queue", "Stream", "StreamPool", "Tensor",
-    "Turn", "VerdictError", "accept", "assert_proved", "assert_refuted", "assert_removal_safe", "program_of", "read",
-    "variant", "write",
+    "ANY", "BOUNDED", "EVENT", "HANDLE", "INDEX", "MASKED", "MEMORY", "PROVED", "REFUTED", "UNKNOWN", "Agent", "Callback",
+    "Cell", "Communicator", "Counter", "Cursor", "Design", "DesignError", "DesignWarning", "DeviceFlag", "Event", "Flag",
+    "Graph", "Handle", "Inconclusive", "Index", "Item", "Lock", "Pool", "Process", "Program", "Queue", "Stream",
+    "StreamPool", "Tensor", "Turn", "VerdictError", "Work", "accept", "assert_proved", "assert_refuted",
+    "assert_removal_safe", "program_of", "read", "variant", "write",
 ]  # fmt: skip
 
 

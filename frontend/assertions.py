@@ -118,8 +118,8 @@ def assert_proved(design: Any, **asked: Any) -> Answer:
     outcome = answer_of(design, **asked)
     answer = outcome.answer
     assert answer is not None
-    if answer.hangs:
-        raise VerdictError(f"{_title(outcome)} hangs: {answer.hangs[0]}\n\n{report(outcome)}", (outcome,))
+    if answer.stops:
+        raise VerdictError(f"{_title(outcome)} hangs: {answer.stops[0]}\n\n{report(outcome)}", (outcome,))
     if answer.verdict == REFUTED and (open_hazards(answer) or not answer.hazards):
         text = f"{_title(outcome)} is refuted: {_hazards(answer)}\n\n{report(outcome)}\n{regression_test(outcome)}"
         raise VerdictError(text, (outcome,))
@@ -173,7 +173,7 @@ def assert_removal_safe(before: Any, after: Any, **asked: Any) -> Answer:
         if outcome.answer.verdict not in (PROVED, REFUTED):
             raise Inconclusive(f"{when} the change, {_title(outcome)} is {_inconclusive(outcome.answer)}", both)
     lost = [name for name in open_hazards(new.answer) if name not in [hazard.name for hazard in old.answer.hazards]]
-    lost += [hang for hang in new.answer.hangs if hang not in old.answer.hangs]
+    lost += [stop for stop in new.answer.stops if stop not in old.answer.stops]
     if lost:
         was = "proved" if old.answer.verdict == PROVED else f"refuted by {_hazards(old.answer)}"
         text = f"the change is not safe: {_title(new)} has {', '.join(lost)}; before it was {was}"

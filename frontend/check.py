@@ -218,10 +218,12 @@ def answer_program(
 
 
 def _comparable(case: Case, answer: Answer) -> Case:
-    """The case without the declarations that a weaker engine says nothing about: hangs, and proofs it can only bound."""
+    """The case without the declarations that a weaker engine says nothing about: hangs, and proofs that it can at best fail
+    to contradict (no hazard within a bound, no wrong value in so many runs)."""
     if case.engine in ("explore", "all"):
         return case
-    if answer.verdict == BOUNDED and case.expected in (PROVED, MASKED):
+    nothing = answer.verdict == BOUNDED or (answer.verdict == UNKNOWN and case.engine == "simulate")
+    if nothing and case.expected in (PROVED, MASKED, BOUNDED):
         return msgspec.structs.replace(case, expected=None, hazard=None, hang=None)
     return msgspec.structs.replace(case, hang=None)
 
@@ -233,7 +235,7 @@ def _of(case: Case) -> str:
 def matches(answer: Answer, case: Case) -> bool | None:
     """Whether verdict, hazard and hang are the declared ones; None when nothing was declared.
 
-    Of several hazards one must be the declared one. A hang that was not declared does not match.
+    Of several hazards one must be the declared one. A hang or livelock that was not declared does not match.
     """
     if case.expected is None:
         return None
@@ -242,8 +244,9 @@ def matches(answer: Answer, case: Case) -> bool | None:
     if case.hazard is not None and case.hazard not in [hazard.name for hazard in answer.hazards]:
         return False
     if case.hang is None:
-        return not answer.hangs
-    return any(hang == case.hang or hang.startswith(case.hang + " ") for hang in answer.hangs)
+        return not answer.stops
+    told = (*answer.hangs, *answer.progress)
+    return any(one == case.hang or one.startswith(case.hang + " ") for one in told)
 
 
 def open_hazards(answer: Answer) -> list[str]:
@@ -258,7 +261,7 @@ def code_of(outcome: Outcome) -> int:
         return USAGE
     if answer.expected is not None:
         return OK if answer.matches else FAILED
-    if answer.hangs or (answer.verdict == REFUTED and (open_hazards(answer) or not answer.hazards)):
+    if answer.stops or (answer.verdict == REFUTED and (open_hazards(answer) or not answer.hazards)):
         return FAILED
     return OK if answer.verdict in (PROVED, REFUTED) else OPEN
 
@@ -319,16 +322,12 @@ def decide_all(
             gc.enable()
 
 
-COLLECT_EVERY = 24
-"""Cases of one process between two collections."""
-
-_decided = 0
+COLLECT_FROM = 1_000_000
+"""Containers that a process made and has not let go since its last collection, from which it collects: some 50 MB."""
 
 
 def _decide_and_collect(case: Case, progress: Callable[[str], None] | None = None) -> Outcome:
-    global _decided
-    _decided += 1
-    if _decided % COLLECT_EVERY == 0:
+    if gc.get_count()[0] >= COLLECT_FROM:  # counted also while the collector is off
         gc.collect()
     return decide(case, progress)
 

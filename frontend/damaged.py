@@ -9,6 +9,7 @@ from fencepost.model import program as p
 
 _BY_ID: dict[str, type[p.Data]] = {
     "cursor": p.Cursor, "queue": p.Queue, "pool": p.Pool, "lock": p.Lock, "flag": p.Flag, "counter": p.Counter,
+    "channel": p.Channel,
 }  # fmt: skip
 """Fields of operations and questions that hold the number of an object."""
 
@@ -87,7 +88,8 @@ def _of_value(program: p.Program, thread: p.Thread, value: Any) -> Iterator[str]
     for name in value.__struct_fields__:
         field = getattr(value, name)
         if name in _BY_ID:
-            yield from _object(program, field, _BY_ID[name])
+            flag = isinstance(value, (p.StoreFlag, p.WaitFlag)) and name == "flag"
+            yield from _object(program, field, p.DeviceFlag if flag else _BY_ID[name])
         elif name == "local":
             yield from _local(thread, field)
         elif name == "locals":
@@ -125,4 +127,5 @@ def _operand(
 
 
 def _article(kind: type[p.Data]) -> str:
-    return f"{'an' if kind is p.Event else 'a'} {kind.__name__.lower()}"
+    name = "device flag" if kind is p.DeviceFlag else kind.__name__.lower()
+    return f"{'an' if kind is p.Event else 'a'} {name}"

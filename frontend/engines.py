@@ -13,6 +13,12 @@ from fencepost.model.program import Program
 ENGINES = ("explore", "smt", "simulate", "all")
 """What `--engine` takes, the default first."""
 
+MOST_STEPS = 10_000
+"""Most turns per loop thread that `--steps` asks a bounded engine for."""
+
+SMT_SECONDS = 120.0
+"""Seconds after which the SMT engine gives up when nobody says when; as long as the explorer's."""
+
 ENGINES_NOT_BUILT: tuple[str, ...] = ()
 """Engines that are planned; they are refused by name."""
 
@@ -92,7 +98,7 @@ def _smt(program: Program, question: Question, progress: Callable[[str], None] |
             environment=question.environment,
             platform=question.platform,
             strict=question.strict,
-            seconds=question.budget,
+            seconds=SMT_SECONDS if question.budget is None else question.budget,
             progress=progress,
         )
     except MissingSolver as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,6 +16,23 @@ from fencepost.gpu_validate.table import AttackRow, Row
 EVIDENCE_VERSION = 1
 
 
+@contextlib.contextmanager
+def usable() -> Iterator[None]:
+    """What opens a GPU: none there, no gates, and no memory left on it are bad input, in one line."""
+    from fencepost.gpu_validate.device import NoGpu, out_of_memory
+    from fencepost.gpu_validate.gates import NoGates
+
+    try:
+        yield
+    except (NoGpu, NoGates) as error:
+        raise InputError(str(error)) from None
+    except RuntimeError as error:
+        text = out_of_memory(error)
+        if text is None:
+            raise
+        raise InputError(text) from None
+
+
 class Machine:
     """An open GPU, or the emulated one of a dry run. To be used in a `with` block."""
 
@@ -26,14 +44,12 @@ class Machine:
         if not self.dry:
             # Gated streams need hardware queues of their own (S115, S118). Read when CUDA starts (S114).
             os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
-            from fencepost.gpu_validate.device import Device, NoGpu, torch_or_error
-            from fencepost.gpu_validate.gates import NoGates, make
+            from fencepost.gpu_validate.device import Device, torch_or_error
+            from fencepost.gpu_validate.gates import make
 
-            try:
+            with usable():
                 torch_or_error()
                 self.device = Device(make(self.gate), self.limit)
-            except (NoGpu, NoGates) as error:
-                raise InputError(str(error)) from None
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -66,14 +66,16 @@ class Plan(msgspec.Struct, frozen=True):
     def break_even(self, setting: tuple[tuple[str, Any], ...], kept: frozenset[str]) -> list[tuple[str, str]]:
         """(wait, when it is free and what it costs otherwise) for each kept wait whose synchronisations are told apart."""
         from fencepost.model.platform import platform as platform_named
-        from fencepost.proofs.waits.break_even import BreakEven
         from fencepost.proofs.waits.catalogue import synchronisations
+        from fencepost.wait_costs import wait_costs
 
         here = self.table[kept, setting].outcome
         if here.program is None or not kept:
             return []
         platform = platform_named(here.case.platform)
-        model = BreakEven(here.program, platform)
+        syncs = synchronisations(here.program, platform)
+        costs = wait_costs(here.program, platform, syncs)
+        texts = costs.texts
         found: list[tuple[str, str]] = []
         for wait in (w for w in self.waits if w in kept):
             fewer = self.table.get((kept - {wait}, setting))
@@ -81,11 +83,10 @@ class Plan(msgspec.Struct, frozen=True):
                 continue
             other = fewer.outcome.program
             before = {(s.kind, _frames(other, s.at)) for s in synchronisations(other, platform)}
-            added = [s for s in synchronisations(here.program, platform) if (s.kind, _frames(here.program, s.at)) not in before]
-            texts = [model.break_even(here.program, other, sync) for sync in added]
-            told = sorted((text for text in texts if text is not None), key=lambda text: text.startswith("costs nothing"))
+            added = [k for k, s in enumerate(syncs) if (s.kind, _frames(here.program, s.at)) not in before]
+            told = sorted((texts[k] for k in added if k in texts), key=lambda text: text.startswith("costs nothing"))
             found += [(wait, text) for text in told[:1]]
-        return found
+        return [*found, ("of steady steps with", costs.of)] if found and costs.of else found
 
     def margin(self, setting: tuple[tuple[str, Any], ...], kept: frozenset[str]) -> int | None:
         """How far `axis` could fall before the combination is no longer proved; None where the table does not say."""

@@ -36,9 +36,14 @@ class Pool:
                 _end_workers()
             self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def map(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-        """The results in the order of the items. The function and the items must be picklable."""
+    def map(self, function: Callable[[T], R], items: Sequence[T], at_once: bool = False) -> Iterator[R]:
+        """The results in the order of the items. The function and the items must be picklable.
+
+        `at_once`: there is enough to do, workers begin with the first item.
+        """
         left = list(items)
+        if at_once:
+            self._worked = max(self._worked, ALONE_SECONDS)
         while left and (self.jobs == 1 or len(left) == 1 or self._worked < ALONE_SECONDS):
             begin = time.perf_counter()
             yield function(left.pop(0))

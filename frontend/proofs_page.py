@@ -57,6 +57,10 @@ THEOREMS = (
         "depth=4 takes=2 events=2",
     ),
     Theorem("vLLM V2: encoder-only steps without a wait", "vllm_v2.py::encoder_only", "depth", ("events=0",)),
+    Theorem(
+        "vLLM V2: two kinds of step, a guard in each", "vllm_v2.py::mixed_steps", "depth,events", ("guarded=every step",),
+        "depth=2 events=2 guarded='every step'", "Each kind takes one slot, whatever the order of the kinds.",
+    ),
     Theorem("one kind of step without a wait", "ring.py::ring", "depth,outstanding", ("encoder_only=true",)),
     Theorem("vLLM V1: the pipeline without its guard", "vllm_v1.py::pipeline", "batch_queue_size", ("stages=2",), "batch_queue_size=1 stages=2"),
     Theorem("vLLM V1: unguarded, every return path waits", "bounds.py::unguarded", "outstanding", (), "outstanding=1"),
@@ -65,9 +69,17 @@ THEOREMS = (
     Theorem("TensorRT-LLM: preparation buffers beside fresh snapshots", "tensorrt_llm.py::v1_manager", "prep_depth", ("snapshot=true",), "prep_depth=2 snapshot=true"),
     Theorem("TensorRT-LLM: W1, waits before writes at the top of an iteration", "bounds.py::page_table", "depth,lag", (), "depth=1 lag=1"),
     Theorem("TensorRT-LLM: W2 and W3, waits before writes in its tail", "bounds.py::page_table", "depth,lag", ("writes=in the tail",), "depth=1 lag=0 writes='in the tail'"),
+    Theorem(
+        "TensorRT-LLM: W2 and W3 in the loop of the V2 manager", "tensorrt_llm.py::v2_manager", "prep_depth",
+        ("w2=true", "w3=true"), "prep_depth=2 w2=true w3=true",
+    ),
+    Theorem("TensorRT-LLM: W1 alone in that loop", "tensorrt_llm.py::v2_manager", "prep_depth", ("w1=true",)),
     Theorem("ATOM: the landing ring of ell", "bounds.py::ell_ring", "depth,generation", (), "depth=2 generation=2"),
     Theorem("ATOM: staging sets, every step produces output", "atom.py::staging", "depth", ("chunks=false",), "depth=2 chunks=false"),
     Theorem("ATOM: staging sets, middle chunks return without a wait", "atom.py::staging", "depth"),
+    Theorem(
+        "ATOM: staging sets, a gate in front of each write", "atom.py::staging", "depth", ("gate=true",), "depth=1 gate=true",
+    ),
     Theorem("SGLang: the ring of batch records", "sglang.py::batch_records", "records,unprocessed", (), "records=2 unprocessed=1"),
     Theorem(
         "SGLang: the ring of batch records, written after the launch", "sglang.py::batch_records", "records,unprocessed",

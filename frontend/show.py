@@ -29,6 +29,9 @@ Key = tuple[str, int, str]
 """What an operand stands for: ("object", id, index) or ("local", local, thread)."""
 
 
+_ON_STREAMS = (StreamJoinsEvent, StreamJoinsStream, p.Await, p.WaitFlag)
+"""Waits of a stream; a flag's may be the host's."""
+
 PLACE = "\t"
 """Between a line's text and its place in the source."""
 
@@ -229,6 +232,10 @@ class Shown:
                 kind, details = "semaphore", [f"count {thing.count}"]
             elif isinstance(thing, p.Stream) and thing.default:
                 details.append("default")
+            elif isinstance(thing, p.DeviceFlag):
+                kind = "device flag"
+            elif isinstance(thing, p.Channel) and thing.capacity is not None:
+                details.append(f"room for {thing.capacity}")
             if thing.process:
                 details.append(f"process {thing.process}")
             yield f"  {kind} {thing.name}" + (f" ({', '.join(details)})" if details else "")
@@ -291,7 +298,7 @@ class Shown:
     # ------------------------------------------------------------ waits
 
     def _waits(self) -> Iterator[str]:
-        kinds = (JoinEvent, JoinStream, JoinDevice, StreamJoinsEvent, StreamJoinsStream)
+        kinds = (JoinEvent, JoinStream, JoinDevice, StreamJoinsEvent, StreamJoinsStream, p.Await, p.WaitFlag)
         waits = [item for item in self.items if isinstance(item.effect, kinds)]
         yield f"waits ({len(waits)})"
         for wait in waits:
@@ -319,9 +326,28 @@ class Shown:
                     where.nodes[record.node],
                 )
             yield from self._ordered(records)
+        elif isinstance(effect, (p.Await, p.WaitFlag)):
+            yield from self._met(effect)
         else:
             yield from self._ordered([wait])
         yield from self._waiters(wait)
+
+    def _met(self, effect: p.Await | p.WaitFlag) -> Iterator[str]:
+        """The signals or stores that a wait on the device may see, and what comes before them."""
+
+        def seen(other: object) -> bool:
+            if isinstance(effect, p.Await):
+                return isinstance(other, p.Signal) and (other.channel, other.tag) == (effect.channel, effect.tag)
+            return isinstance(other, p.StoreFlag) and other.flag == effect.flag and other.value >= effect.value
+
+        found = [item for item in self.items if seen(item.effect)]
+        if not found:
+            yield f"      waits for ever: nothing {'signals that' if isinstance(effect, p.Await) else 'stores that much'}"
+        for item in found:
+            where = item.turn.thread
+            node = where.nodes[item.node]
+            yield self._placed(f"      for {self.words.node(node, where)} in {where.name}", node)
+        yield from self._ordered(found)
 
     def _ordered(self, captures: list[Item]) -> Iterator[str]:
         """Device accesses before and not before the places where a stream's work is captured."""
@@ -361,11 +387,12 @@ class Shown:
         held: list[str] = []
         free: list[str] = []
         for item in wait.turn.items:
-            if isinstance(effect, (StreamJoinsEvent, StreamJoinsStream)):
+            on = getattr(effect, "stream", None) if isinstance(effect, _ON_STREAMS) else None
+            if on is not None:
                 if not isinstance(item.effect, Enqueue):
                     continue
                 thread = wait.turn.thread
-                if not self.origins(effect.stream, thread) & self.origins(item.effect.stream, thread):
+                if not self.origins(on, thread) & self.origins(item.effect.stream, thread):
                     continue
             elif not isinstance(item.effect, Touch):
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from fencepost.model import program as p
 from fencepost.model.answer import REFUTED, Answer
 from fencepost.model.effects import Enqueue, Touch
 from fencepost.model.platform import platform as platform_named
+from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.waits.catalogue import operation
 from fencepost.proofs.waits.classify import NEEDED, Finding, Waits, waits
 from fencepost.proofs.waits.decide import Oracle
@@ -80,10 +82,10 @@ class Why:
         for at in self.nodes:
             node = self.program.threads[at[0]].nodes[at[1]]
             what = self.told.operation(at)
-            if what in seen:
+            if self._key(at) in seen:
                 continue
-            seen.add(what)
-            alike = [n for n in self.nodes if self.told.operation(n) == what]
+            seen.add(self._key(at))
+            alike = [n for n in self.nodes if self._key(n) == self._key(at)]
             yield "", ""
             yield "here", f"{what}, by {self.program.threads[at[0]].name}"
             findings = [f for f in self.answer.findings if set(self.answer.syncs[f.sync].nodes) & set(alike)]
@@ -97,6 +99,10 @@ class Why:
             if any(isinstance(x, (Touch, Enqueue)) and x.accesses for x in self.text.effects.get(at, ())):
                 yield from self._access(alike)
 
+    def _key(self, at: Node) -> str:
+        """What a reader takes for one operation: the body may reach it on several paths, with locals numbered anew."""
+        return f"{at[0]} {re.sub(r'#[0-9]+', '', self.told.operation(at))}"
+
     def rests(self, finding: Finding) -> list[tuple[str, Node, Node]]:
         """The pairs that are hazards once this one alone is gone."""
         if finding.sync not in self._rests:
@@ -104,9 +110,18 @@ class Why:
                 pair
                 for location in self.oracle.locations
                 if finding.sync in self.oracle.relevant(location)
-                for pair in sorted(self.oracle.pairs(location, {finding.sync}) - self.oracle.pairs(location, ()))
+                for pair in sorted(self._lost(location, finding.sync))
             ]
         return self._rests[finding.sync]
+
+    def _lost(self, location: Location, sync: int) -> frozenset[tuple[str, Node, Node]]:
+        """Pairs of the location that are hazards without the synchronisation; the shortest where not all are found."""
+        whole, without = self.oracle.pairs(location, ()), self.oracle.pairs(location, {sync})
+        if whole is not None and without is not None:
+            return without - whole
+        label = location.label(self.program)
+        found = (j.found for j in self.oracle.verdict(location, {sync}).hazards)
+        return frozenset((label, one.first, one.second) for one in found if one.first is not None)
 
     def _synchronisation(self, finding: Finding) -> Iterator[Line]:
         sync = self.answer.syncs[finding.sync]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.gpu_validate.compile import compile_run
-from fencepost.gpu_validate.plan import Plan, with_gates, without_gates
-from fencepost.gpu_validate.schedule import Schedule, follow, overtake
+from fencepost.gpu_validate import undefined
+from fencepost.gpu_validate.graphs import in_one_call, planned
+from fencepost.gpu_validate.plan import Plan, without_gates
+from fencepost.gpu_validate.schedule import follow, overtake
 from fencepost.gpu_validate.trial import Arm, Tally, Trial
 from fencepost.model import program as p
 from fencepost.model.answer import Hazard, Run
@@ -23,35 +24,28 @@ class Replay(Data, frozen=True):
     schedule_notes: tuple[str, ...]
     holds: str | None
     """Where the model says that the host waits in the fixed design, in words."""
-
-
-def planned(program: p.Program, schedule: Schedule, platform: Platform) -> Plan:
-    """The plan of a schedule, gates included."""
-    plan = compile_run(program, schedule.run, platform, schedule.labels)
-    numbers = dict(plan.stream_numbers)
-    return with_gates(
-        plan,
-        [
-            (gate.before, numbers[gate.stream], gate.after, None if gate.settle is None else numbers[gate.settle], gate.then)
-            for gate in schedule.gates
-        ],
-    )
+    ungated: Plan | None = None
+    """Another plan than the gated one without its gates: for undefined bytes, where nothing is held back."""
 
 
 def prepare(program: p.Program, run: Run, hazard: Hazard, fixed: p.Program | None,
             platform: Platform = PLATFORMS["cuda"]) -> Replay:  # fmt: skip
     """Plans for a counterexample. Raises `Unforceable`, `Unsupported`, `InvalidRun`."""
-    schedule = overtake(program, run, hazard, platform)
-    gated = planned(program, schedule, platform)
+    schedule = overtake(program, *in_one_call(program, run, hazard, platform), platform)
+    gated, driven = planned(program, schedule, platform)
+    ungated = None
+    if hazard.first is None:
+        assert driven.second is not None
+        ungated, gated = undefined.shown(gated, driven.second)
     if fixed is None:
-        return Replay(gated, None, schedule.notes, None)
+        return Replay(gated, None, schedule.notes, None, ungated)
     other = follow(fixed, program, schedule, platform)
-    plan = planned(fixed, other, platform)
+    plan, other = planned(fixed, other, platform)
     holds = None
     if other.holds is not None:
         line = next((line for line in plan.lines if line.step == other.holds and line.op != "gate"), None)
         holds = None if line is None else f"{line.op} in step {line.turn} of {line.thread}"
-    return Replay(gated, plan, schedule.notes + other.notes, holds)
+    return Replay(gated, plan, schedule.notes + other.notes, holds, ungated)
 
 
 def arm(name: str, plan: Plan, run: Any, trials: int, progress: Callable[[int], None] | None = None) -> Arm:
@@ -62,20 +56,21 @@ def arm(name: str, plan: Plan, run: Any, trials: int, progress: Callable[[int], 
         tally.add(trial)
         if progress is not None:
             progress(number)
-    return tally.arm(plan.notes)
+    return tally.arm((*plan.notes, *getattr(run, "notes", ())))
 
 
 def arms(replay: Replay, make: Callable[[Plan], Any], trials: int) -> list[Arm]:
     """All arms. `make` turns a plan into something with `trial()`. Each plan is run once serially first: as a warm-up,
-    and because a plan that is wrong when nothing overlaps proves nothing."""
+    and because a plan that is wrong when nothing overlaps proves nothing (undefined bytes are wrong then, too)."""
     found: list[Arm] = []
-    wanted = [("ungated", without_gates(replay.gated)), ("gated", replay.gated)]
+    first = without_gates(replay.gated) if replay.ungated is None else replay.ungated
+    wanted = [("ungated", first), ("gated", replay.gated)]
     if replay.fixed is not None:
         wanted.append(("gated, fixed", replay.fixed))
     for name, plan in wanted:
         run = make(plan)
         serial: Trial = run.trial(serial=True)
-        if serial.wrong:
+        if serial.wrong and (replay.ungated is None or plan is replay.fixed):
             raise RuntimeError(f"the plan of arm {name!r} gives wrong values even when nothing overlaps")
         found.append(arm(name, plan, run, trials))
         del run

@@ -8,10 +8,11 @@ before the next begins (val of the run, theory section 1).
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fencepost.gpu_validate.layout import UNITS, Spans, place
+from fencepost.gpu_validate.pending import Pending
 from fencepost.gpu_validate.plan import (
     Alloc,
     Buffer,
@@ -24,7 +25,6 @@ from fencepost.gpu_validate.plan import (
     Free,
     Item,
     Kernel,
-    Line,
     Memset,
     NewEvent,
     Plan,
@@ -59,21 +59,20 @@ HOST_ONLY = (
 
 
 def compile_run(program: p.Program, run: Run, platform: Platform = PLATFORMS["cuda"],
-                labels: Mapping[int, int] | None = None) -> Plan:  # fmt: skip
+                labels: Mapping[int, int] | None = None, graph_steps: frozenset[int] = frozenset()) -> Plan:  # fmt: skip
     """The plan of a run. `labels`: for steps that allocate, the block that the real allocator would hand out again were
-    it free, where the run itself says it is not. Raises `InvalidRun` when the run is not one of the design, `Unsupported` naming what is not
-    written for a real GPU."""
-    return _Compiler(program, platform, labels or {}).compile(run)
+    it free, where the run itself says it is not. `graph_steps`: steps that are nodes of a graph. Raises `InvalidRun` when the
+    run is not one of the design, `Unsupported` naming what is not written for a real GPU."""
+    return _Compiler(program, platform, labels or {}, graph_steps).compile(run)
 
 
-class _Compiler:
+class _Compiler(Pending):
     """Plays the run twice: once for the parts that each buffer is cut into, once for the calls."""
 
-    def __init__(self, program: p.Program, platform: Platform, labels: Mapping[int, int]) -> None:
-        self.program, self.platform, self.labels = program, platform, labels
+    def __init__(self, program: p.Program, platform: Platform, labels: Mapping[int, int], graph_steps: frozenset[int]) -> None:
+        super().__init__(program)
+        self.platform, self.labels, self.graph_steps = platform, labels, graph_steps
         self.buffers: list[Buffer] = []
-        self.by_key: dict[Any, int] = {}
-        self.streams: dict[tuple[int, int], int] = {}
         self.stream_infos: list[StreamInfo] = []
         self.events: dict[EventKey, int] = {}
         self.event_names: list[str] = []
@@ -83,10 +82,10 @@ class _Compiler:
         self.content: dict[int, array[int]] = {}
         self.initial: dict[int, Values] = {}
         self.meaning: dict[int, str] = {0: "a memset"}
-        self.lines: list[Line] = []
         self.checks = 0
         self.notes: set[str] = set()
         self.given: dict[tuple[int, int], int] = {}
+        self.in_graph = False
         for id_, stream in enumerate(program.objects):
             if isinstance(stream, p.Stream):
                 for slot in range(stream.depth or 1):
@@ -104,12 +103,19 @@ class _Compiler:
             player.step(step)
         for key, paths in self.paths.items():
             self.spans[key] = place(paths)
-        player = Player(self.program, self.platform, keep=False)
+        player = Player(self.program, self.platform, keep=self.meetings_there)
         for number, step in enumerate(run.steps):
-            self._step(player, number, step)
+            if step.stream is None:
+                self._step(player, number, step)
+            else:
+                self._device_step(player, number, step)
+            if self.meetings_there:
+                self._ran(player)
+        self._finish(player, len(run.steps))
         return Plan(
             self.program.name, tuple(self.buffers), tuple(self.stream_infos), tuple(self.event_names), tuple(self.lines),
             self.checks, self.meaning, self.initial, tuple(self.streams.items()), tuple(sorted(self.notes)),
+            tuple(self.meetings.words), self.meetings.marks, tuple(self.moved.items()),
         )  # fmt: skip
 
     # ------------------------------------------------------------ operands
@@ -117,7 +123,7 @@ class _Compiler:
     def _refs(self, player: Player, step: Step) -> Iterator[tuple[Ref, bool]]:
         """The memory that a step's operation names, in its state before the step, and whether it is written."""
         node = self.program.threads[step.thread].nodes[step.node]
-        o = node.operation if isinstance(node, p.Do) else None
+        o = node.operation if isinstance(node, p.Do) and step.stream is None else None
         operands: list[tuple[p.Operand, bool]] = []
         if isinstance(o, (p.Host, p.Launch)):
             operands = [(access.target, access.mode == "w") for access in o.accesses]
@@ -170,8 +176,8 @@ class _Compiler:
     def _source(self, ref: Ref, where: str) -> Range:
         """What a copy reads. Memory that nothing in the run writes stands for data that come from elsewhere, other data
         each time: each copy gets a buffer of its own for it, or nobody could tell one copy's result from another's."""
-        if ref.key.kind != "memory" or ref.key in self.written:
-            return self._range(ref)
+        if ref.key.kind != "memory" or ref.key in self.written or self.in_graph:
+            return self._range(ref)  # a graph has one address for all its launches
         shared = self._buffer(ref)
         kept = self.by_key.pop(ref.key)
         number = self._new_fixed(ref.key, f", for {where}")
@@ -192,9 +198,6 @@ class _Compiler:
             else:
                 self.event_names.append(f"event {key.slot}")
         return self.events[key]
-
-    def _stream(self, player: Player, thread: int, operand: p.Operand) -> int:
-        return self.streams[player.stream(thread, operand)]
 
     # ------------------------------------------------------------ values
 
@@ -252,16 +255,28 @@ class _Compiler:
             player.step(step)  # refuses
         node = thread.nodes[step.node]
         turn = player.turn(step.thread)
+        self._made_now(player, step.thread, number)
         calls: list[tuple[Call, str]] = []
         if isinstance(node, p.Do):
             o = node.operation
+            self.in_graph = number in self.graph_steps
             word = f"{o.name!r}" if isinstance(o, (p.Host, p.Launch)) else RULES[type(o)].name
             where = f"{word} in step {turn} of {thread.name}"
-            if not isinstance(o, (p.Alloc, p.Take)):
-                calls = [(call, word) for call in self._calls(player, step, o, where)]
+            item: Callable[[], Call] | None = None
+            if isinstance(o, (p.Launch, p.Copy, p.Memset, p.Item)):
+                item = self._item(player, step, o, where)
+                if not self.meetings_there:
+                    calls, item = [(item(), word)], None
+            elif not isinstance(o, (p.Alloc, p.Take)):
+                calls = [(call, word) for call in self._calls(player, step, o, where, number)]
             live = {t for t, tenant in player.tenants.items() if tenant.refs > 0}
             count = len(player.tenants)
             player.step(step)
+            if item is not None:
+                self._enqueued(player, step, number, item, word, turn)
+            if step.thread in player.inside and calls:
+                self.delayed[step.thread] = (number, list(calls), turn)
+                calls = []
             if isinstance(o, p.Alloc):
                 calls.append((self._alloc(player, o, count, self.labels.get(number)), word))
             elif isinstance(o, p.Take):
@@ -275,35 +290,50 @@ class _Compiler:
         for tenant in sorted(live):
             if player.tenants[tenant].refs == 0:
                 calls.append((Free(self.by_key[("tenant", tenant)]), "release"))
-        self.lines += [Line(call, number, thread.name, turn, op) for call, op in calls]
+        self._add(player, calls, number, thread.name, turn)
 
-    def _calls(self, player: Player, step: Step, o: p.Operation, where: str) -> list[Call]:
+    def _item(self, player: Player, step: Step, o: p.Operation, where: str) -> Callable[[], Call]:
+        """The call of a device item: operands as they are now, contents as they are when it runs."""
+        t = step.thread
+        if isinstance(o, p.Launch):
+            ranges = [(self._range(player._memory(step, a.target)), a) for a in o.accesses]
+            self._no_pageable(r for r, _ in ranges)
+            stream = self._stream(player, t, o.stream)
+
+            def kernel() -> Call:
+                checks = tuple(self._check(r) for r, a in ranges if a.mode == "r")
+                fills = tuple(self._fill(r, where, a.same_bytes) for r, a in ranges if a.mode == "w")
+                return Kernel(stream, checks, fills)
+
+            return kernel
+        if isinstance(o, p.Copy):
+            src, dst = self._source(player._memory(step, o.src), where), self._range(player._memory(step, o.dst))
+            host = all(self.buffers[r.buffer].space != "device" for r in (src, dst))
+            stream, how = self._stream(player, t, o.stream), (o.non_blocking, o.raw)
+            return lambda: Copy(stream, dst, src, *how, self._passes(dst, src), host)
+        if isinstance(o, p.Memset):
+            range_, stream = self._range(player._memory(step, o.dst)), self._stream(player, t, o.stream)
+            self._no_pageable([range_])
+
+            def memset() -> Call:
+                for start, stop in range_.spans:
+                    self.content[range_.buffer][start:stop] = array("i", bytes(4 * (stop - start)))
+                return Memset(stream, range_)
+
+            return memset
+        assert isinstance(o, p.Item)
+        range_, stream = self._range(player._memory(step, o.src)), self._stream(player, t, o.stream)
+        return lambda: Item(stream, self._check(range_))
+
+    def _calls(self, player: Player, step: Step, o: p.Operation, where: str, number: int) -> list[Call]:
         if isinstance(o, HOST_ONLY):
             return []
-        t = step.thread
         if isinstance(o, p.Host):
             ranges = [(self._range(player._memory(step, a.target)), a) for a in o.accesses]
             reads: list[Call] = [Read(self._check(r)) for r, a in ranges if a.mode == "r"]
             return reads + [Write(self._fill(r, where, a.same_bytes)) for r, a in ranges if a.mode == "w"]
-        if isinstance(o, p.Launch):
-            ranges = [(self._range(player._memory(step, a.target)), a) for a in o.accesses]
-            checks = tuple(self._check(r) for r, a in ranges if a.mode == "r")
-            fills = tuple(self._fill(r, where, a.same_bytes) for r, a in ranges if a.mode == "w")
-            self._no_pageable(r for r, _ in ranges)
-            return [Kernel(self._stream(player, t, o.stream), checks, fills)]
-        if isinstance(o, p.Copy):
-            src, dst = self._source(player._memory(step, o.src), where), self._range(player._memory(step, o.dst))
-            host = all(self.buffers[r.buffer].space != "device" for r in (src, dst))
-            passes = self._passes(dst, src)
-            return [Copy(self._stream(player, t, o.stream), dst, src, o.non_blocking, o.raw, passes, host)]
-        if isinstance(o, p.Memset):
-            range_ = self._range(player._memory(step, o.dst))
-            for start, stop in range_.spans:
-                self.content[range_.buffer][start:stop] = array("i", bytes(4 * (stop - start)))
-            self._no_pageable([range_])
-            return [Memset(self._stream(player, t, o.stream), range_)]
-        if isinstance(o, p.Item):
-            return [Item(self._stream(player, t, o.stream), self._check(self._range(player._memory(step, o.src))))]
+        if isinstance(o, (p.Signal, p.Await, p.StoreFlag, p.WaitFlag)):
+            return self._meeting(player, step, o, number)
         return self._sync_calls(player, step, o)
 
     def _sync_calls(self, player: Player, step: Step, o: p.Operation) -> list[Call]:

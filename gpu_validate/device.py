@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -28,6 +29,25 @@ def torch_or_error() -> Any:
     return torch
 
 
+def out_of_memory(error: BaseException) -> str | None:
+    """One line when an error says that there is no memory left on the GPU, or none that can be page-locked; else None.
+
+    PyTorch has a type of its own for its allocator's; where CUDA starts or locks pages it is a plain RuntimeError.
+    """
+    text = " ".join(str(error).split())
+    if type(error).__name__ != "OutOfMemoryError" and not (isinstance(error, RuntimeError) and "out of memory" in text):
+        return None
+    asked = re.search(r"Tried to allocate ([0-9.]+ \w+)", text)
+    free = re.search(r"of which ([0-9.]+ \w+) is free", text)
+    found = ", ".join(
+        f"{match.group(1)} {what}" for match, what in ((asked, "asked for"), (free, "free")) if match is not None
+    )
+    return (
+        "the GPU is out of memory" + (f" ({found})" if found else "")
+        + "; end what else uses it, or name another one in CUDA_VISIBLE_DEVICES"
+    )  # fmt: skip
+
+
 class Mapped:
     """Page-locked memory shown to torch as device memory (S107)."""
 
@@ -43,9 +63,8 @@ class Device:
     def __init__(self, gates: Gates, limit: float = 0.02) -> None:
         self.torch = torch_or_error()
         self.gates = gates
-        self.watchdog = Watchdog(gates.open_all, limit)
+        self.watchdog = Watchdog(gates.open_all, limit, gates.let_pass)
         self.count = self.torch.cuda.device_count()
-        self.gpu = 0
         self._streams: dict[tuple[int, int], Any] = {}
         self.warm_up()
 
@@ -67,6 +86,14 @@ class Device:
                 bool((a != b).any().item())
                 (a != b).view(1, -1).any(1).nonzero().tolist()
                 torch.cuda.synchronize(gpu)
+        for gpu in range(1, self.count):  # peer access is switched on at the first copy
+            torch.zeros(8, dtype=torch.int32, device=f"cuda:{gpu}").to("cuda:0")
+            torch.zeros(8, dtype=torch.int32, device="cuda:0").to(f"cuda:{gpu}")
+            torch.cuda.synchronize(gpu)
+
+    def stand_in(self, gpu: int) -> int:
+        """The GPU that stands for one of a design: that of its number, where there is one. Agents outside have GPU 0."""
+        return gpu % self.count if gpu >= 0 else 0
 
     def stream(self, gpu: int, number: int) -> Any:
         """The number-th stream of a GPU that is not the default one; streams are made once and kept."""

@@ -12,8 +12,8 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fencepost.gpu_validate.compile import compile_run
-from fencepost.gpu_validate.plan import Plan, Unsupported, with_gates
+from fencepost.gpu_validate.graphs import planned
+from fencepost.gpu_validate.plan import Plan, Unsupported
 from fencepost.gpu_validate.schedule import Gate, Recorder, Schedule, Where, covers, joins, may_join
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
@@ -90,6 +90,7 @@ def base_run(program: p.Program, seed: int, platform: Platform = PLATFORMS["cuda
                     answer = possible[asked % len(possible)] if seed == 0 else draw.choice(possible)
                     asked += len(possible) > 1
             state.step(Step(thread, player.pc(thread), answer, _any_block(state, thread)))
+            state.eager()
             player = state.player
     return state
 
@@ -190,6 +191,9 @@ def _learn(program: p.Program, base: Recorder, platform: Platform) -> Learnt:
     answers: dict[Where, str] = {}
     blocks: dict[Where, int] = {}
     for step in base.steps:
+        if step.stream is not None:
+            replay.step(step)
+            continue
         where = replay.where(step.thread)
         if step.answer is not None:
             answers[where] = step.answer
@@ -218,6 +222,10 @@ class _Driver:
         for step in self.base.steps[: self.pair.first_step + 1]:
             self.state.step(step)
         at = self.pair.first_step
+        done = self.pair.first_step + 1
+        while at not in self.state.ran and done < len(self.base.steps):
+            self.state.step(self.base.steps[done])  # the first access waits on the device for others
+            done += 1
         self.late = next(n for n in self.state.player.nodes if n.step == at and n.stream == self.pair.stream)
         self.bytes = list(self.late.accesses)
         if covers(self.state.after[-1], self.late):
@@ -235,17 +243,18 @@ class _Driver:
                 settle, ordered = item.stream, covers(item.clock, self.late)
         else:
             opens = self.holds if self.holds is not None else shut_until
+            # Where threads stay in calls, the gate opens when the first of them holds the host that makes all calls.
+            opens = max([opens, *self.state.stopped.values()])
         self.decided = True
         self._drive(joining=True, more=True)
         gate = Gate(self.pair.first_step, self.pair.stream, max(opens, self.pair.first_step), settle)
         run = Run(tuple(self.state.steps))
-        schedule = Schedule(run, (gate,), self.pair.first_step, self.second, self.labels, self.holds)
-        plan = compile_run(self.program, run, self.platform, self.labels)
-        numbers = dict(plan.stream_numbers)
-        plan = with_gates(plan, [(gate.before, numbers[gate.stream], gate.after, settle and numbers[settle], False)])
+        stays = tuple(sorted(self.state.stopped.values())) if self.second is None else ()
+        schedule = Schedule(run, (gate,), self.pair.first_step, self.second, self.labels, self.holds, (), stays)
+        plan, schedule = planned(self.program, schedule, self.platform)
         holds = None
-        if self.holds is not None:
-            line = next((line for line in plan.lines if line.step == self.holds and line.op != "gate"), None)
+        if schedule.holds is not None:
+            line = next((line for line in plan.lines if line.step == schedule.holds and line.op != "gate"), None)
             holds = None if line is None else f"{line.op} in step {line.turn} of {line.thread}"
         what = describe(self.program, self.pair)
         return Attack(self.pair, what, self.attempt, plan, schedule, holds, self.second is not None, ordered)
@@ -261,7 +270,7 @@ class _Driver:
             player = self.state.player
             movable = [
                 t for t in range(len(self.program.threads))
-                if player.enabled(t) and player.turn(t) < self.turns[t] + horizon
+                if player.enabled(t) and player.turn(t) < self.turns[t] + horizon and (joining or t not in self.state.stopped)
             ]  # fmt: skip
             if not any(self._advance(t, joining) for t in sorted(movable, key=player.turn)):
                 return
@@ -306,10 +315,20 @@ class _Driver:
         else:
             self.state.step(step)
         number = len(self.state.steps) - 1
+        self._settled(joining)
         if not known and not self.decided and self.second is None and self.holds is None and covers(self.state.after[-1], self.late):
             self.holds = number if may_join(node) else None
         self._look(number)
         return True
+
+    def _settled(self, joining: bool) -> None:
+        """The device goes on as far as it can, and who comes back from a call that only the late access ends stays in it."""
+        assert self.late is not None
+        self.state.eager(None if joining else self.late)
+        for thread, entered in self.state.back.items():
+            if covers(self.state.player.clocks.now[thread], self.late) and not self.decided:
+                self.state.stopped.setdefault(thread, entered)
+        self.state.back.clear()
 
     def _allocate(self, thread: int, where: Where, joining: bool) -> bool:
         """Memory for an allocation: a block whose last users are known to have ended, else new memory of that size."""
@@ -328,9 +347,11 @@ class _Driver:
                 continue
             self.state = after
             self.labels.pop(len(self.state.steps) - 1, None)
+            self._settled(joining)
             return True
         fresh = None if len(self.state.steps) in self.labels else _new_label(self.state)
         self.state.step(Step(thread, player.pc(thread), None, fresh))
+        self._settled(joining)
         return True
 
     def _look(self, number: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fencepost.gpu_validate import plan as c
+from fencepost.gpu_validate.gates import NEVER
 from fencepost.gpu_validate.layout import UNITS, Spans
 from fencepost.gpu_validate.trial import Mismatch, Trial
 
@@ -68,17 +69,23 @@ class EmulatedRun:
         self.queues: list[deque[Work]] = [deque() for _ in self.plan.streams]
         self.events: dict[int, Capture] = {}
         self.gates: dict[int, bool] = {}
+        self.freed: dict[int, Block] = {}
+        self.words = [0] * len(self.plan.words)
+        self.marks: dict[int, Capture] = {}
         self.seen: dict[int, list[int]] = {}
         self.held: int | None = None
         self.device_held = self.diverged = False
+        self.serial = serial
         for number, line in enumerate(self.plan.lines):
-            if serial and isinstance(line.call, (c.Shut, c.Open, c.Settle)):
+            if serial and c.held_back(line.call):
                 continue
             self._call(number, line.call)
             self._pump()
         for gate in self.gates:
             self.gates[gate] = True
         self._pump()
+        while self.words and any(self.queues) and self._release():
+            pass
         for buffer in [b for b in self.memory if self.plan.buffers[b].allocated]:
             self._free(buffer)
         self._pump()
@@ -87,9 +94,11 @@ class EmulatedRun:
 
     def _wrong(self) -> tuple[Mismatch, ...]:
         found = []
-        for line in self.plan.lines:
+        for line in c.flat(self.plan.lines):
             for check in c.checks_of(line.call):
                 got = self.seen.get(check.index)
+                if got is not None and check.index in self.plan.undefined and POISON in got:
+                    found.append(Mismatch(check.index, POISON, 0))
                 if check.expected is None or got is None:
                     continue
                 want = list(c.expand(check.expected))[: len(got)]
@@ -108,6 +117,13 @@ class EmulatedRun:
                 while queue and queue[0].ready():
                     queue.popleft().run()
                     moved = True
+
+    def _release(self) -> bool:
+        """Let everything pass that waits for a word; whether something did."""
+        left = sum(map(len, self.queues))
+        self.words = [NEVER] * len(self.words)
+        self._pump()
+        return sum(map(len, self.queues)) < left
 
     def _push(self, stream: int, run: Callable[[], None], ready: Callable[[], bool] = _always) -> None:
         self.queues[stream].append(Work(ready, run))
@@ -128,7 +144,8 @@ class EmulatedRun:
     # ------------------------------------------------------------ memory
 
     def _get(self, range_: c.Range) -> Block:
-        return self.memory[range_.buffer]
+        found = self.memory.get(range_.buffer)
+        return self.freed[range_.buffer] if found is None else found  # a raw pointer reaches freed memory, too
 
     def _load(self, block: Block, spans: Spans) -> list[int]:
         return [v for start, stop in spans for v in block.elements[start:stop]]
@@ -166,7 +183,7 @@ class EmulatedRun:
         self.owner = {**getattr(self, "owner", {}), call.buffer: key}
 
     def _free(self, buffer: int) -> None:
-        block = self.memory.pop(buffer)
+        block = self.freed[buffer] = self.memory.pop(buffer)
         block.waits = [self._record(stream) for stream in sorted(block.uses)]
         self.free[self.owner[buffer]].append(block)
 
@@ -295,6 +312,44 @@ class EmulatedRun:
         capture = self.events.get(call.event)
         if capture is not None:
             self.events[call.fresh] = capture
+
+    def _do_WriteWord(self, number: int, call: c.WriteWord) -> None:
+        def run() -> None:
+            self.words[call.word] = call.value
+
+        if call.stream is None:
+            run()
+        else:
+            self._push(call.stream, run)
+
+    def _do_WaitWord(self, number: int, call: c.WaitWord) -> None:
+        if call.stream is None:
+            self._wait_host(number, lambda: self.words[call.word] >= call.value)
+        else:
+            self._push(call.stream, lambda: None, lambda: self.words[call.word] >= call.value)
+
+    def _do_Mark(self, number: int, call: c.Mark) -> None:
+        self.marks[call.mark] = self._record(call.stream)
+
+    def _do_Reach(self, number: int, call: c.Reach) -> None:
+        self._pump()
+        if not self.marks[call.mark].done:
+            self.device_held = True
+            for gate in self.gates:
+                self.gates[gate] = True
+            self._pump()
+
+    def _do_GraphCapture(self, number: int, call: c.GraphCapture) -> None:
+        """Nothing: a buffer of the plan has its address from the start."""
+
+    def _do_GraphLaunch(self, number: int, call: c.GraphLaunch) -> None:
+        last = self.events.get(call.event)
+        if last is not None:
+            self._push(call.stream, lambda: None, lambda: last.done)
+        for line in call.body:
+            if not (self.serial and c.held_back(line.call)):
+                self._call(number, line.call)
+        self.events[call.event] = self._record(call.stream)
 
     def _do_Shut(self, number: int, call: c.Shut) -> None:
         self.gates[call.gate] = False

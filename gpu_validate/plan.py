@@ -221,16 +221,18 @@ class Snapshot(Data, frozen=True):
 
 
 class Shut(Data, frozen=True):
-    """Shut gate number `gate` at the tail of the stream."""
+    """Shut gate number `gate` at the tail of the stream. `run`: the run itself says when it opens, not the hazard."""
 
     gate: int
     stream: int
+    run: bool = False
 
 
 class Open(Data, frozen=True):
     """Open the gate."""
 
     gate: int
+    run: bool = False
 
 
 class Settle(Data, frozen=True):
@@ -239,9 +241,54 @@ class Settle(Data, frozen=True):
     stream: int
 
 
+class WriteWord(Data, frozen=True):
+    """Store to a word: an item of the stream (cuStreamWriteValue32), or the host itself where `stream` is None."""
+
+    stream: int | None
+    word: int
+    value: int
+
+
+class WaitWord(Data, frozen=True):
+    """Wait until a word is at least the value: an item of the stream (cuStreamWaitValue32), or the host spins."""
+
+    stream: int | None
+    word: int
+    value: int
+
+
+class Mark(Data, frozen=True):
+    """A place of a stream that can be waited for."""
+
+    mark: int
+    stream: int
+
+
+class Reach(Data, frozen=True):
+    """Wait until the stream has come to the mark, but not longer than the watchdog's limit."""
+
+    mark: int
+
+
+class GraphCapture(Data, frozen=True):
+    """Capture a graph: what it reads and writes has its address from here on."""
+
+    graph: str
+
+
+class GraphLaunch(Data, frozen=True):
+    """`graph.replay()`. `body`: the nodes as they were captured; `event`: stands for the end of the graph's last launch."""
+
+    graph: str
+    stream: int
+    event: int
+    body: tuple[Line, ...]
+
+
 Call = Union[
     Write, Read, Kernel, Copy, Memset, Item, Alloc, Free, RecordStream, NewEvent, Record, EventSync, StreamWaitEvent,
-    WaitStream, StreamSync, DeviceSync, Query, Snapshot, Shut, Open, Settle,
+    WaitStream, StreamSync, DeviceSync, Query, Snapshot, Shut, Open, Settle, WriteWord, WaitWord, Mark, Reach,
+    GraphCapture, GraphLaunch,
 ]  # fmt: skip
 
 JOINS = (EventSync, StreamSync, DeviceSync, Item)
@@ -256,6 +303,8 @@ class Line(Data, frozen=True):
     thread: str
     turn: int
     op: str
+    busy: tuple[int, ...] = ()
+    """Streams that still wait on the device once the step is over."""
 
 
 class Plan(Data, frozen=True):
@@ -272,10 +321,31 @@ class Plan(Data, frozen=True):
     stream_numbers: tuple[tuple[tuple[int, int], int], ...]
     """(object and slot, number) of each stream."""
     notes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    """Words through which streams meet."""
+    marks: int = 0
+    moved: tuple[tuple[int, int], ...] = ()
+    """Step of a host call that returns only when other threads have gone on, and the step at which it is made here."""
+    undefined: tuple[int, ...] = ()
+    """Checks of bytes that nothing in the run wrote: what an earlier owner of the block left there counts as wrong."""
 
     def check_lines(self) -> dict[int, tuple[Line, Check]]:
         """For each check the line that it belongs to."""
-        return {check.index: (line, check) for line in self.lines for check in checks_of(line.call)}
+        return {check.index: (line, check) for line in flat(self.lines) for check in checks_of(line.call)}
+
+
+def held_back(call: Call) -> bool:
+    """Whether a call is there for the hazard's sake, and not part of the run."""
+    return isinstance(call, Settle) or (isinstance(call, (Shut, Open)) and not call.run)
+
+
+def flat(lines: Iterable[Line]) -> Iterator[Line]:
+    """The lines, with the nodes of a graph in place of its launch."""
+    for line in lines:
+        if isinstance(line.call, GraphLaunch):
+            yield from line.call.body
+        else:
+            yield line
 
 
 def checks_of(call: Call) -> Iterator[Check]:
@@ -289,9 +359,22 @@ def checks_of(call: Call) -> Iterator[Check]:
             yield check
 
 
+def ranges_of(call: Call) -> list[Range]:
+    """The memory that a call touches."""
+    if isinstance(call, Copy):
+        return [call.src, call.dst]
+    if isinstance(call, Write):
+        return [call.fill.range]
+    if isinstance(call, Memset):
+        return [call.range]
+    fills = call.fills if isinstance(call, Kernel) else ()
+    return [check.range for check in checks_of(call)] + [fill.range for fill in fills]
+
+
 def may_wait(call: Call) -> bool:
     """Whether the host can wait for the device at this call: a copy with a pageable side waits by its size (S47, S48)."""
-    return isinstance(call, (*JOINS, Query)) or (isinstance(call, Copy) and not call.host)
+    host_spins = isinstance(call, WaitWord) and call.stream is None
+    return host_spins or isinstance(call, (*JOINS, Query)) or (isinstance(call, Copy) and not call.host)
 
 
 def with_gates(plan: Plan, gates: Sequence[tuple[int, int, int, int | None, bool]]) -> Plan:
@@ -318,5 +401,13 @@ def with_gates(plan: Plan, gates: Sequence[tuple[int, int, int, int | None, bool
 
 def without_gates(plan: Plan) -> Plan:
     """The same calls with nothing held back."""
-    lines = tuple(line for line in plan.lines if not isinstance(line.call, (Shut, Open, Settle)))
-    return msgspec.structs.replace(plan, lines=lines)
+
+    def free(lines: Iterable[Line]) -> Iterator[Line]:
+        for line in lines:
+            if isinstance(line.call, GraphLaunch):
+                call = msgspec.structs.replace(line.call, body=tuple(free(line.call.body)))
+                yield msgspec.structs.replace(line, call=call)
+            elif not isinstance(line.call, (Shut, Open, Settle, Reach)):
+                yield line
+
+    return msgspec.structs.replace(plan, lines=tuple(free(plan.lines)))

@@ -53,6 +53,8 @@ class Schedule(NamedTuple):
     labels: dict[int, int]
     holds: int | None = None
     notes: tuple[str, ...] = ()
+    stays: tuple[int, ...] = ()
+    """Steps of calls that threads stay in because of the gate; where one thread makes all calls, the first holds the host."""
 
 
 Where = tuple[str, int, str, int]
@@ -67,6 +69,16 @@ class Recorder:
         self.player = Player(program, platform)
         self.steps: list[Step] = []
         self.after: list[Clock] = []
+        """What the step's thread knows when the call returns."""
+        self.ran: dict[int, int] = {}
+        """Step of a device item -> the step at which it runs."""
+        self.inside: dict[int, int] = {}
+        """Thread inside a call that waits on the device -> the step of the call."""
+        self.back: dict[int, int] = {}
+        """Threads that came back from such a call, and its step, since somebody looked."""
+        self.stopped: dict[int, int] = {}
+        """Threads that an attack leaves in such a call."""
+        self._seen = 0
         self._counts: list[dict[str, int]] = [{} for _ in program.threads]  # signatures in each thread's present turn
 
     def copy(self) -> Recorder:
@@ -74,6 +86,8 @@ class Recorder:
         other = Recorder.__new__(Recorder)
         other.program, other.player = self.program, self.player.copy()
         other.steps, other.after = self.steps[:], self.after[:]
+        other.ran, other.inside, other._seen = self.ran.copy(), self.inside.copy(), self._seen
+        other.back, other.stopped = self.back.copy(), self.stopped.copy()
         other._counts = [counts.copy() for counts in self._counts]
         return other
 
@@ -84,7 +98,9 @@ class Recorder:
 
     def step(self, step: Step) -> None:
         """Play one step. Raises `InvalidRun`."""
-        where = self.where(step.thread) if 0 <= step.thread < len(self._counts) else None
+        there = 0 <= step.thread < len(self._counts) and step.stream is None and not self.player.finished(step.thread)
+        where = self.where(step.thread) if there else None
+        number = len(self.steps)
         self.player.step(step)
         if where is not None:
             counts = self._counts[step.thread]
@@ -93,6 +109,28 @@ class Recorder:
                 counts.clear()
         self.steps.append(step)
         self.after.append(self.player.clocks.snapshot(step.thread))
+        for node in self.player.nodes[self._seen :]:
+            self.ran.setdefault(node.step, number)
+        self._seen = len(self.player.nodes)
+        if step.stream is None and self.player.is_inside(step.thread):
+            self.inside[step.thread] = number
+        for thread, entered in [x for x in self.inside.items() if not self.player.is_inside(x[0])]:
+            del self.inside[thread]
+            self.after[entered] = self.player.clocks.snapshot(thread)
+            self.back[thread] = entered
+
+    def eager(self, late: Node | None = None) -> None:
+        """Make all steps of the device that are possible, but those behind an item that is held back."""
+        made = True
+        while made:
+            made = False
+            for step in self.player.device_steps():
+                assert step.stream is not None
+                clock = self.player.clocks.now[self.player.fifos[step.stream]]
+                if late is None or not covers(clock, late):
+                    self.step(step)
+                    made = True
+                    break
 
     def tried(self, step: Step) -> Recorder | None:
         """A copy that has made the step; None when it is not possible in this state."""
@@ -103,9 +141,8 @@ class Recorder:
             return None
         return after
 
-    def last_item(self) -> Node | None:
-        """The device item that the latest step put on a stream (the last one, if several)."""
-        step = len(self.steps) - 1
+    def item(self, step: int) -> Node | None:
+        """The device item that a step put on a stream (the last one, if several); None while it has not run."""
         return next((n for n in reversed(self.player.nodes) if n.step == step and n.stream is not None), None)
 
 
@@ -125,14 +162,16 @@ def may_join(node: p.Node) -> bool:
     """Whether a step of this kind can wait for device work."""
     if isinstance(node, p.Ask):
         return isinstance(node.question, (p.EventQuery, p.StreamQuery))
+    if isinstance(node.operation, p.WaitFlag):
+        return node.operation.stream is None
     return isinstance(node.operation, (p.EventSync, p.StreamSync, p.DeviceSync, p.Item, p.Copy, p.Take))
 
 
 def overtake(program: p.Program, run: Run, hazard: Hazard, platform: Platform = PLATFORMS["cuda"]) -> Schedule:
     """The schedule under which the hazard's second access comes before its first. Raises `Unforceable`, `InvalidRun`."""
-    if hazard.first is None:
-        raise Unforceable("a read of undefined bytes: there is no access to hold back")
     Player(program, platform, keep=False).play(run)  # a run of another version or design is refused here
+    if hazard.first is None:
+        return _as_it_is(program, run, hazard.second.index, platform)
     i, j = hazard.first.index, hazard.second.index
     if not (0 <= i < len(run.steps) and 0 <= j < len(run.steps) and i != j):
         raise Unforceable(f"the hazard's accesses are steps {i} and {j} of a run of {len(run.steps)} steps")
@@ -140,41 +179,54 @@ def overtake(program: p.Program, run: Run, hazard: Hazard, platform: Platform = 
     state = Recorder(program, platform)
     for step in run.steps[:i]:
         state.step(step)
-    late: Node | None = None
+    late: Node | None = None  # None too while it waits on the device itself
     waiting: dict[int, None] = {}  # threads that must not go on before the second access
     left: list[Step] = []
     first = None
     if held_by_gate:
         state.step(run.steps[i])
-        late, first = state.last_item(), i
-        if late is None:
+        late, first = state.item(i), i
+        if late is None and not state.player.meets:
             raise Unforceable(f"step {i} puts nothing on a stream: it is not the run of this hazard")
     else:
         waiting[run.steps[i].thread] = None
         left.append(run.steps[i])
-    for number, step in enumerate(run.steps[i + 1 : j + 1], start=i + 1):
-        after = None if step.thread in waiting else state.tried(step)
-        if after is not None and late is not None and covers(after.after[-1], late):
+    second: int | None = None
+    number = i + 1
+    while number < len(run.steps) and (second is None or second not in state.ran):
+        step = run.steps[number]
+        after = None if step.stream is None and step.thread in waiting else state.tried(step)
+        if held_by_gate and late is None:
+            late = state.item(i)
+        if after is not None and step.stream is None and late is not None and covers(after.after[-1], late):
             after = None  # the step waits for the gate
         if after is None:
             if number == j:
                 raise Unforceable("the gate would deadlock: the second access waits for the first in every order tried")
-            waiting[step.thread] = None
+            if step.stream is None:
+                waiting[step.thread] = None
             left.append(step)
         else:
             state = after
-    second = len(state.steps) - 1
+            if number == j:
+                second = len(state.steps) - 1
+        number += 1
+    if second is None or second not in state.ran:
+        raise Unforceable("the gate would deadlock: the second access waits on the device for what waits for the first")
+    opens = state.ran[second]
     settle = next((n.stream for n in reversed(state.player.nodes) if n.step == second), None)
+    late = state.item(i) if held_by_gate else state.item(second)
+    # Where the host came first in the run it comes last in this order, so what is held back is the other access.
+    if not held_by_gate and (late is None or joins(_operation(program, run.steps[j]))):
+        raise Unforceable("neither access is device work that a gate could hold back")
     if late is None:
-        # The host came first in the run. In this order it comes last, so what is held back is the other access.
-        late = state.last_item()
-        if late is None or late.step != second or joins(_operation(program, run.steps[j])):
-            raise Unforceable("neither access is device work that a gate could hold back")
+        raise Unforceable("the first access waits on the device for what comes behind the second")
     dropped: dict[int, None] = {}
-    for step in [*left, *run.steps[j + 1 :]]:
-        after = None if step.thread in dropped else state.tried(step)
+    for step in [*left, *run.steps[number:]]:
+        after = None if step.stream is None and step.thread in dropped else state.tried(step)
         if after is None:
-            dropped[step.thread] = None
+            if step.stream is None:
+                dropped[step.thread] = None
             continue
         if step is run.steps[i]:
             first = len(state.steps)
@@ -182,12 +234,22 @@ def overtake(program: p.Program, run: Run, hazard: Hazard, platform: Platform = 
     if first is None:
         raise Unforceable("the first access cannot run any more once the second has")
     if not held_by_gate:
-        first, second, settle = second, first, None
-    gate = Gate(first, _stream(late), second, settle, hazard.kind == "WAW")
+        first, second, settle, opens = second, first, None, first
+    gate = Gate(first, _stream(late), opens, settle, hazard.kind == "WAW")
     if gate.then:
         _go_on(state)
     gates = (gate, *_query_gates(state, gate, late))
     return Schedule(Run(tuple(state.steps)), gates, first, second, {})
+
+
+def _as_it_is(program: p.Program, run: Run, second: int, platform: Platform) -> Schedule:
+    """The run in its own order, with gates for its queries only: an access of undefined bytes needs nothing to be late."""
+    if not 0 <= second < len(run.steps):
+        raise Unforceable(f"the hazard's access is step {second} of a run of {len(run.steps)} steps")
+    state = Recorder(program, platform)
+    for step in run.steps:
+        state.step(step)
+    return Schedule(run, tuple(_query_gates(state, None, None)), None, second, {})
 
 
 def _go_on(state: Recorder) -> None:
@@ -195,6 +257,7 @@ def _go_on(state: Recorder) -> None:
     goal = [state.player.turn(t) + 2 for t in range(len(state.program.threads))]
     for _ in range(200):
         player = state.player
+        state.eager()
         movable = [t for t, turn in enumerate(goal) if player.enabled(t) and player.turn(t) < turn]
         if not movable:
             return
@@ -203,7 +266,7 @@ def _go_on(state: Recorder) -> None:
         after = state.tried(Step(thread, player.pc(thread), possible[0] if possible else None))
         if after is None:
             return
-        state.steps, state.after, state.player, state._counts = after.steps, after.after, after.player, after._counts
+        state.__dict__.update(after.__dict__)
 
 
 def _stream(item: Node) -> Named:
@@ -219,12 +282,12 @@ def _operation(program: p.Program, step: Step) -> p.Operation:
     return node.operation
 
 
-def _query_gates(state: Recorder, gate: Gate, late: Node) -> Iterator[Gate]:
+def _query_gates(state: Recorder, gate: Gate | None, late: Node | None) -> Iterator[Gate]:
     """A gate for each query that the run answers with "no" though the main gate holds nothing that it tests."""
     for query in state.player.false_queries:
         items = [n for n in state.player.nodes if (n.agent, n.tick) in query.items]
-        held = gate.before < query.step <= gate.after
-        if held and any(n is late or covers(n.clock, late) for n in items):
+        held = gate is not None and gate.before < query.step <= gate.after
+        if held and late is not None and any(n is late or covers(n.clock, late) for n in items):
             continue
         for item in reversed(items):
             between = range(item.step + 1, query.step)
@@ -256,14 +319,19 @@ class _Follower:
         self.blocks: dict[Where, int] = {}
         self.labels: dict[int, int] = {}
         self.late: Node | None = None
+        self.first: int | None = None
         self.opened = False
         self.holds: int | None = None
         self.goals: list[Where | None] = []
         self.done: dict[Where, int] = {}
         original = Recorder(program, platform)
         for step in schedule.run.steps:
-            where = original.where(step.thread)
+            where = original.where(step.thread) if step.stream is None else ("", 0, "", 0)
             node = program.threads[step.thread].nodes[step.node]
+            if step.stream is not None:
+                self.goals.append(None)
+                original.step(step)
+                continue
             # Only accesses are looked for: a fix moves synchronisation, and passing it would run past them.
             self.goals.append(where if isinstance(node, p.Do) and isinstance(node.operation, ACCESSES) else None)
             if step.answer is not None:
@@ -283,25 +351,35 @@ class _Follower:
                     self._reach(goal, whole_turn=True)
                 continue
             at = self.done[goal]
-            item = next((n for n in reversed(self.state.player.nodes) if n.step == at and n.stream is not None), None)
             if number == self.schedule.first:
-                first, self.late = at, item
+                first = self.first = at
             if number == self.schedule.second:
-                second, self.opened = at, True
-                settle = item.stream if item is not None else None
+                second, self.opened = at, at in self.state.ran
+            self._look()
         notes = []
         gates: tuple[Gate, ...] = ()
-        if first is None or self.late is None:
+        if self.schedule.first is None:
+            pass  # nothing is held back
+        elif first is None or self.late is None:
             notes.append("the fixed design has no counterpart of the late operation: driven without a gate")
         else:
-            end = second if second is not None else len(self.state.steps) - 1
-            if second is None:
+            end = len(self.state.steps) - 1
+            if second is not None:
+                end = self.state.ran.get(second, end)
+                item = self.state.item(second)
+                settle = None if item is None else item.stream
+            else:
                 notes.append("the fixed design has no counterpart of the second access: the gate opens at the end")
             gate = Gate(first, _stream(self.late), max(end, first), settle, self.schedule.gates[0].then)
             gates = (gate, *self._query_gates(gate))
             self.holds = next((k for k in range(first, gate.after + 1) if self._waits_at(k)), None)
         run = Run(tuple(self.state.steps))
         return Schedule(run, gates, first, second, self.labels, self.holds, tuple(notes))
+
+    def _look(self) -> None:
+        """The late item is known once it has run: it may have to wait on the device itself."""
+        if self.late is None and self.first is not None:
+            self.late = self.state.item(self.first)
 
     def _waits_at(self, step: int) -> bool:
         """Whether the host waits for the late operation at a step."""
@@ -360,11 +438,13 @@ class _Follower:
         number = len(self.state.steps)
         step = Step(thread, player.pc(thread), answer, self._block(thread, where, number))
         self.state.step(step)
+        self.state.eager(self.late if self._shut() else None)
         self.done[where] = number
         if self._shut() and self.holds is None and self.late is not None and covers(self.state.after[-1], self.late):
             self.holds = number
 
     def _shut(self) -> bool:
+        self._look()
         return self.late is not None and not self.opened and self.holds is None
 
     def _answer(self, thread: int, node: p.Ask, where: Where) -> str:

@@ -175,6 +175,30 @@ class _Writer:
         fresh = self.names.events[call.fresh]
         return [f"helper.wait_event({self.names.events[call.event]})", f"{fresh}.record(helper)"]
 
+    def _WriteWord(self, call: c.WriteWord) -> list[str]:
+        stream = "None" if call.stream is None else self.names.streams[call.stream]
+        return [f"write_word({call.word}, {call.value}, {stream})  # {self.plan.words[call.word]}"]
+
+    def _WaitWord(self, call: c.WaitWord) -> list[str]:
+        stream = "None" if call.stream is None else self.names.streams[call.stream]
+        return [f"wait_word({call.word}, {call.value}, {stream})  # {self.plan.words[call.word]}"]
+
+    def _Mark(self, call: c.Mark) -> list[str]:
+        return [f"marks[{call.mark}] = torch.cuda.Event()", f"marks[{call.mark}].record({self.names.streams[call.stream]})"]
+
+    def _Reach(self, call: c.Reach) -> list[str]:
+        return [f"reach({call.mark})"]
+
+    def _GraphCapture(self, call: c.GraphCapture) -> list[str]:
+        return []
+
+    def _GraphLaunch(self, call: c.GraphLaunch) -> list[str]:
+        """Node by node: what a check keeps and what a write writes differ from launch to launch."""
+        stream, event = self.names.streams[call.stream], self.names.events[call.event]
+        lines = [f"{stream}.wait_event({event})  # graph {call.graph!r}, launched node by node"]
+        lines += [text for line in call.body for text in self.statements(line.call)]
+        return [*lines, f"{event}.record({stream})"]
+
     def _Shut(self, call: c.Shut) -> list[str]:
         return ["if gated:", f"    shut({call.gate}, {self.names.streams[call.stream]})"]
 
@@ -233,9 +257,10 @@ from cuda.bindings import driver
 TRIALS = {trials}
 N = {elements}
 
-words = torch.zeros(64, dtype=torch.int32, pin_memory=True)
+words = torch.zeros(4096, dtype=torch.int32, pin_memory=True)
 turn = 0
 shut_gates = {{}}
+used = []
 
 
 def shut(gate, stream):
@@ -261,6 +286,55 @@ def settle(stream):
     event.record(stream)
     while not event.query() and shut_gates:
         pass
+
+
+met = torch.zeros(1024, dtype=torch.int32, pin_memory=True)
+marks = {{}}
+
+
+def met_address(word):
+    code, address = driver.cuMemHostGetDevicePointer(met.data_ptr(), 0)
+    return int(address) + 4 * word
+
+
+def met_word(word):
+    return ctypes.c_int32.from_address(met.data_ptr() + 4 * word)
+
+
+def write_word(word, value, stream):
+    """Streams meet through words: this one stores (cuStreamWriteValue32), or the host does."""
+    if stream is None:
+        met_word(word).value = value
+    else:
+        (code,) = driver.cuStreamWriteValue32(stream.cuda_stream, met_address(word), value, 0)
+        assert int(code) == 0, code
+
+
+def wait_word(word, value, stream):
+    """The stream goes on once the word is at least the value, or the host does."""
+    if stream is None:
+        end = time.perf_counter() + 0.1
+        while met_word(word).value < value and time.perf_counter() < end:
+            pass
+    else:
+        (code,) = driver.cuStreamWaitValue32(stream.cuda_stream, met_address(word), value, 0)
+        assert int(code) == 0, code
+
+
+def reach(mark):
+    """Wait until the stream has come to the mark, but not for ever: it may be held back itself."""
+    end = time.perf_counter() + 0.05
+    while not marks[mark].query() and time.perf_counter() < end:
+        pass
+
+
+def let_pass():
+    """What still waits for a word waits no longer: the trial is over."""
+    done = torch.cuda.Event()
+    for stream in used:
+        done.record(stream)
+        while not done.query():
+            met.fill_(0x3FFFFFFF)
 
 
 class Mapped:
@@ -319,6 +393,7 @@ def main():
             wrong, first, held = 0, None, 0.0
             for trial in range(-1, TRIALS):  # the first one warms up: it loads the kernels
                 turn += 1
+                met.zero_()
                 seen = torch.full(want.shape, -7, dtype=torch.int32, device="cuda")
                 host_seen = torch.full(want.shape, -7, dtype=torch.int32)
                 begin = time.perf_counter()
@@ -326,6 +401,7 @@ def main():
                 took = time.perf_counter() - begin
                 for gate in list(shut_gates):
                     release(gate)
+                let_pass()
                 torch.cuda.synchronize()
                 if trial < 0:
                     continue
@@ -400,6 +476,8 @@ def _function(name: str, plan: c.Plan) -> str:
         for value, count in plan.initial[number]:
             out.append(f"    {names.buffers[number]}{_slice(at, at + count)}.fill_({value:#x})")
             at += count
+    if plan.words:
+        out.append(f"    used[:] = [{', '.join(names.streams)}]")
     out.append("    torch.cuda.synchronize()")
     step = None
     for line in plan.lines:

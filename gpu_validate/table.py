@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fencepost.gpu_validate.arms import arms, prepare
-from fencepost.gpu_validate.device import Device
+from fencepost.gpu_validate.device import Device, out_of_memory
 from fencepost.gpu_validate.drive import Attack, attacks
 from fencepost.gpu_validate.emulated import EmulatedRun
 from fencepost.gpu_validate.files import Subject
@@ -51,10 +51,7 @@ def replay(subject: Subject, make: Callable[[Plan], Any], trials: int) -> Row:
     except (Unforceable, Unsupported, InvalidRun, ValueError) as error:
         return Row(*head, error=" ".join(str(error).split()), seconds=time.perf_counter() - begin)
     except Exception as error:
-        if type(error).__name__ == "OutOfMemoryError":
-            text = "the GPU is out of memory; " + " ".join(str(error).split())[:160]
-        else:
-            text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        text = out_of_memory(error) or f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         return Row(*head, error=text, seconds=time.perf_counter() - begin)
     notes = list(ready.schedule_notes)
     other = None if subject.platform in (None, "cuda") else subject.platform
@@ -147,10 +144,10 @@ def attack(subject: Subject, planned: list[Attack | str], make: Callable[[Plan],
             skipped.append(f"{item.what}: {error}")
             continue
         except RuntimeError as error:
-            if type(error).__name__ != "OutOfMemoryError":
+            lacking = out_of_memory(error)
+            if lacking is None:
                 raise
-            skipped.append(f"{item.what}: the GPU is out of memory")
-            continue
+            return AttackRow(*head, skipped=tuple(skipped), error=lacking, seconds=time.perf_counter() - begin)
         if trial.diverged:
             skipped.append(f"{item.what}: a query answered otherwise than in the run")
             continue
@@ -169,7 +166,8 @@ def _pair_result(what: str, done: list[tuple[Attack, Trial]], compare: bool) -> 
     held_at = first_wrong = None
     for item, trial in done:
         step = None if trial.held is None else item.plan.lines[trial.held].step
-        unlike += compare and step != item.schedule.holds
+        # Where streams meet, calls that threads stay in are made late, by the one thread that makes all of them.
+        unlike += compare and not item.plan.words and step != item.schedule.holds
         if trial.held is not None and held_at is None:
             line = item.plan.lines[trial.held]
             held_at = f"{line.op} in step {line.turn} of {line.thread}"

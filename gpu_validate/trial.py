@@ -113,8 +113,11 @@ def explain(plan: Plan, wrong: Mismatch) -> str:
     """A wrong value in words: who read what, which write it saw and which it should have seen."""
     line, check = plan.check_lines()[wrong.check]
     buffer = plan.buffers[check.range.buffer]
+    who = f"{line.op} in step {line.turn} of {line.thread}"
+    if wrong.check in plan.undefined:
+        return f"{who}: {buffer.name} held what an earlier owner of its block left there; nothing in this run wrote it before"
     got = plan.meaning.get(wrong.got, f"{wrong.got:#x}, which nothing in this run wrote")
     return (
-        f"{line.op} in step {line.turn} of {line.thread}: {buffer.name} held {got}; "
+        f"{who}: {buffer.name} held {got}; "
         f"it should have held {plan.meaning.get(wrong.want, hex(wrong.want))}"
     )

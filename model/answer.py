@@ -19,13 +19,16 @@ class Step(Data, frozen=True):
     """One host step of a run: `thread` executes node `node`; `answer` is the branch taken when it is a question.
 
     `block` names, for an allocation or a pool take, the block that it gets: blocks with equal numbers share bytes.
-    None is a block that nothing else in the run shares.
+    None is a block that nothing else in the run shares. `stream` (object, slot) makes it a step of the device: the item
+    at the head of that stream, which `thread` enqueued with `node`, runs now. Only items whose order can matter have
+    such steps (model/operations/meetings.py, `open_channels`); all others run as soon as they can.
     """
 
     thread: int
     node: int
     answer: str | None = None
     block: int | None = None
+    stream: tuple[int, int] | None = None
 
 
 class Run(Data, frozen=True):
@@ -103,6 +106,8 @@ class Answer(Data, frozen=True):
     hazards: tuple[Hazard, ...] = ()
     accepted: tuple[str, ...] = ()
     hangs: tuple[str, ...] = ()
+    progress: tuple[str, ...] = ()
+    """Over-waits, starvation and livelock: reported apart, because every single wait in them can end."""
     run: Run | None = None
     missing_edge: str | None = None
     """For a refutation: what its run lacks, in one sentence."""
@@ -119,6 +124,11 @@ class Answer(Data, frozen=True):
     reason: str | None = None
     """Why the answer is unknown, in one sentence."""
     seconds: float = 0.0
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Hangs and livelocks: what a design that is fine has none of."""
+        return (*self.hangs, *(one for one in self.progress if one.startswith("livelock ")))
 
 
 def answers_to_json(answers: list[Answer]) -> bytes:

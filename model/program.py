@@ -126,6 +126,11 @@ class Stream(Data, frozen=True):
     default: bool = False
     process: str = ""
 
+    @property
+    def is_agent(self) -> bool:
+        """A queue of a foreign agent (NIC, copy engine): launch blocking and device synchronisation do not reach it."""
+        return self.gpu < 0
+
 
 class Event(Data, frozen=True):
     """An event that lives for ever and may be re-recorded (S19)."""

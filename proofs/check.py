@@ -21,8 +21,10 @@ from fencepost.proofs.explore.locations import Location, locations, operands
 from fencepost.proofs.explore.search import Budget, Found, OutOfBudget, Reach, Search
 from fencepost.proofs.explore.serial import sole_agent
 from fencepost.proofs.explore.setting import Setting
+from fencepost.proofs.explore.state import Beyond
 from fencepost.proofs.liveness import search as liveness
-from fencepost.proofs.liveness.report import sentence
+from fencepost.proofs.liveness.progress import findings
+from fencepost.proofs.liveness.report import hangs
 
 if TYPE_CHECKING:
     from fencepost.proofs.judge import Judged
@@ -65,8 +67,10 @@ def _with_liveness(answer: a.Answer, program: p.Program) -> a.Answer:
         notes.append(f"whether a wait can last for ever is bounded: {found.bounded}")
     if found.hang is not None and answer.verdict in (a.PROVED, a.MASKED):
         notes.append("the proof stands beside a reachable hang: what comes behind it never runs")
-    hangs = () if found.hang is None else (sentence(program, found.hang),)
-    return msgspec.structs.replace(answer, hangs=hangs, notes=(*answer.notes, *notes))
+    told = hangs(program, found)
+    names = {hang.partition(" - ")[0] for hang in told}
+    apart = tuple(one for one in findings(program) if one.partition(" - ")[0] not in names)
+    return msgspec.structs.replace(answer, hangs=told, progress=apart, notes=(*answer.notes, *notes))
 
 
 OTHER_RUNS = 50
@@ -78,13 +82,14 @@ class Checker:
 
     def __init__(
         self, program: p.Program, platform: Platform, environment: Environment, budget: Budget, strict: bool,
-        never: tuple[str, ...], explain: bool, masks: bool = True,
+        never: tuple[str, ...], explain: bool, masks: bool = True, setting: Setting | None = None,
     ) -> None:  # fmt: skip
+        """`setting`: that of the same program, platform and environment, where it is there already."""
         self.program = program
         self.platform = platform
         self.environment = environment
         self.budget = budget
-        self.setting = Setting(program, platform, environment)
+        self.setting = setting or Setting(program, platform, environment)
         self.strict = strict
         self.never = never
         self.explain = explain
@@ -92,14 +97,21 @@ class Checker:
         self.reached: list[tuple[Search, Reach]] = []
         self.serial: list[tuple[Location, str, bool]] = []
         """Locations that one agent alone accesses: (location, the agent, whether its accesses conflict)."""
+        self.unbounded = False
+        """Whether the design grows beyond a bound of the search: then it can only be refuted."""
         self.judged: list[Judged] = []
         self.unsure: list[str] = []
         self.notes: list[str] = []
 
     def answer(self) -> a.Answer:
         """The verdict with its evidence."""
+        control: Reach | None = None
         try:
-            control = self._explore(None)
+            try:
+                control = self._explore(None)
+            except Beyond as stop:
+                self.unsure.append(str(stop))  # a hazard may show before that, and one is enough
+                self.unbounded = True
             for location in locations(self.program):
                 sole = sole_agent(self.setting, location)
                 if sole is None:
@@ -119,6 +131,7 @@ class Checker:
             return self._refuted()
         if self.unsure:
             return self._make(a.UNKNOWN, reason=self.unsure[0])
+        assert control is not None
         try:
             vacuous = self._vacuity(control)
         except OutOfBudget as stop:
@@ -156,12 +169,21 @@ class Checker:
     def _location(self, location: Location) -> None:
         """Is there a hazard at all? Only then: which ones, each with a shortest run."""
         search = Search(self.setting, location, proof=True)
-        reach = search.run(self.budget)
+        try:
+            reach = search.run(self.budget)
+        except Beyond as stop:
+            self.unsure.append(str(stop))
+            return
         if not reach.hazards:
             self.reached.append((search, reach))
             return
+        if self.unbounded:
+            search.shortest().run(self.budget, lambda found: self._replays(location, found))
+            return
         listing = search.listing()
         reach = self._enter(listing, listing.run(self.budget))
+        if listing.beyond:
+            self.unsure.append(listing.beyond)
         before, doubts = len(self._refuting()), len(self.unsure)
         known: set[object] = set()
         for found in sorted(reach.hazards, key=lambda found: found.length):

@@ -11,9 +11,10 @@ from fencepost.model.names import Names
 from fencepost.model.platform import ENVIRONMENTS, Environment, Platform
 from fencepost.proofs import edits
 from fencepost.proofs.explore.locations import Location, operands, operations
-from fencepost.proofs.explore.search import Budget, OutOfBudget, Reach, Search
+from fencepost.proofs.explore.search import DEVICE_STEP, Budget, OutOfBudget, Reach, Search
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.slicing import dropped
+from fencepost.proofs.explore.state import Beyond
 
 if TYPE_CHECKING:
     from fencepost.proofs.judge import Judged
@@ -56,6 +57,10 @@ def describe(program: p.Program, at: tuple[int, int]) -> str:
         return f"{program.objects[operation.queue].name}.{type(operation).__name__.lower()}"
     if isinstance(operation, p.DeviceSync):
         return "torch.cuda.synchronize()"
+    if isinstance(operation, (p.Signal, p.Await)):
+        return f"{program.objects[operation.channel].name}.{type(operation).__name__.lower()}"
+    if isinstance(operation, (p.StoreFlag, p.WaitFlag)):
+        return f"{program.objects[operation.flag].name}.{'store' if isinstance(operation, p.StoreFlag) else 'wait'}"
     return type(operation).__name__.lower()
 
 
@@ -74,6 +79,8 @@ def stuck(
     """A state from which the design does not go on, in one sentence: who is where."""
     pc = {t: thread.entry for t, thread in enumerate(program.threads)}
     for t, node, answer, _ in steps:
+        if node == DEVICE_STEP:
+            continue
         thread = program.threads[t]
         if node < 0:
             pc[t] = thread.entry if thread.kind == "loop" else -1
@@ -216,7 +223,7 @@ class Explainer:
         try:
             search = Search(setting, location)
             reach = search.run(Budget(states=SIDE_STATES, seconds=5.0))
-        except OutOfBudget:
+        except (OutOfBudget, Beyond):
             return None
         return all(h.kind == "same bytes" for h in reach.hazards)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fencepost.model import program as p
 from fencepost.model.answer import Run
 from fencepost.simulator.machine_script import DEFAULTS, Follow, Script
-from fencepost.simulator.machine_state import FOREVER, Block, HostThread, Work
+from fencepost.simulator.machine_state import FOREVER, MEETING, Block, HostThread, Work
 
 
 class Guide(Follow):
@@ -30,14 +30,22 @@ class Guide(Follow):
         self.held, self.until, self.torn = frozenset(held), dict(until or {}), torn
         self.early: list[tuple[int, list[int]]] = []
         self.mine: dict[int, list[int]] = {}
+        self.device: dict[tuple[int, int], list[int]] = {}
+        """For each stream the run's steps of the device that are still to come, the next one last."""
         for number, step in enumerate(run.steps):
-            self.mine.setdefault(step.thread, []).append(number)
+            if step.stream is None:
+                self.mine.setdefault(step.thread, []).append(number)
+            else:
+                self.device.setdefault(step.stream, []).insert(0, number)
         self.at: dict[int, int] = dict.fromkeys(self.mine, 0)
         self.made: dict[int, int] = {}
         """Step of the machine -> step of the run."""
         self.taken: set[int] = set()
         self.labels: dict[int, int] = {}
         """Block or token number in the run -> in the machine."""
+        self.open_channels: frozenset[int] = frozenset()
+        self.lasting: set[int] = set()
+        """Steps of the machine whose meeting the plan holds back."""
         self.seen = 0
 
     def _next(self, thread: int) -> int | None:
@@ -51,9 +59,14 @@ class Guide(Follow):
 
     def before(self, machine: Any, able: list[HostThread]) -> bool:
         """Called before each step; True when it changed something."""
-        log = machine.log
+        log, self.open_channels = machine.log, machine.open_channels
         while self.seen < len(log):
-            thread, node, answer, block = log[self.seen]
+            thread, node, answer, block, stream = log[self.seen]
+            if stream is not None:
+                if self.device.get(stream):
+                    self.taken.add(self.device[stream].pop())
+                self.seen += 1
+                continue
             number = self._next(thread)
             if number is not None and self.run.steps[number].node == node:
                 if answer == "yes" and self.run.steps[number].answer == "no":
@@ -77,6 +90,10 @@ class Guide(Follow):
                 machine.let_go(work)
             if due:
                 return True
+        meets = self._meets(machine, position)
+        if meets is not None:
+            machine.let_go(meets)
+            return True
         stuck = bool(able) and all(self._next(th.index) is None for th in able)
         if position == len(self.run.steps) or stuck:
             for work in list(machine.held):
@@ -86,6 +103,22 @@ class Guide(Follow):
         for work in due:
             machine.let_go(work)
         return bool(due)
+
+    def _told(self, work: Work) -> bool:
+        """Whether the work is one that a run has steps of the device for."""
+        if work.what != MEETING:
+            return False
+        o = work.operation
+        return isinstance(o, (p.StoreFlag, p.WaitFlag)) or o.channel in self.open_channels
+
+    def _meets(self, machine: Any, position: int) -> Work | None:
+        """Held work of a meeting whose turn has come: the run has it before its next host step."""
+        found = None
+        for work in machine.held:
+            there = self.device.get(work.stream.key) if self._told(work) else None
+            if there and there[-1] < position and work.step not in self.lasting:
+                position, found = there[-1], work
+        return found
 
     def _complete(self, machine: Any, thread: HostThread, number: int) -> None:
         """A query said "yes", where the run says "no": note what has to be pending."""
@@ -136,8 +169,9 @@ class Guide(Follow):
         if number is None:
             return super().stall(work)
         if number in self.held or number in self.until:
+            self.lasting.add(work.step)
             return FOREVER, self.torn
-        return None
+        return (FOREVER, 0) if self._told(work) else None  # until its step comes
 
 
 class Plan(NamedTuple):
@@ -154,7 +188,7 @@ def works(program: p.Program, run: Run) -> list[int]:
     found = []
     for number, step in enumerate(run.steps):
         node = program.threads[step.thread].nodes[step.node]
-        if isinstance(node, p.Do) and isinstance(node.operation, (p.Host, p.Launch, p.Copy, p.Memset, p.Item)):
+        if step.stream is None and isinstance(node, p.Do) and isinstance(node.operation, (p.Host, p.Launch, p.Copy, p.Memset, p.Item)):
             found.append(number)
     return found[::-1]
 

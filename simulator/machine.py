@@ -13,19 +13,25 @@ from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 from fencepost.simulator.machine_host import Host, Unsupported
+from fencepost.simulator.machine_meetings import what_it_waits_for
 from fencepost.simulator.machine_script import DEFAULTS, Chooser, Follow, Recorder, Script
 from fencepost.simulator.machine_state import (
+    MEETING,
     ORIGIN,
     PARTLY,
+    WORK,
     WRITES,
     DesignFault,
     Engine,
     Fifo,
     HostThread,
+    Mark,
+    Marks,
     Node,
     Observation,
     Origin,
     Stream,
+    Waiting,
 )
 from fencepost.simulator.machine_timing import Clockwork, Profile
 
@@ -44,6 +50,7 @@ class Hardware(msgspec.Struct, frozen=True):
 
 class Outcome(msgspec.Struct):
     """What became of a run. `ended`: "wrong" | "done" | "blocked" (for ever) | "limit" | "fault" (of the design).
+    "blocked" with no blocked thread: only streams wait, and no thread for them.
 
     `observations`: wrong reads in the order of time; `run` is the host order, in the form that the other engines read;
     `script` replays it. `operations` counts host steps and device items; `turns` the turns that each thread finished.
@@ -60,6 +67,8 @@ class Outcome(msgspec.Struct):
     """For each thread the times at which its turns began."""
     blocked: list[str]
     """Threads that can never move again, when `ended` is "blocked"."""
+    waiting: list[Waiting] = []
+    """Then also who waits for what, threads and streams."""
     fault: str | None = None
     origins: dict[int, Origin] = {}
     """Where the values of the observations come from."""
@@ -168,7 +177,7 @@ class Machine(Host):
         self._reset_allocators()
         for thread in self.threads:
             thread.reset(self._end)
-        self.log: list[tuple[int, int, str | None, int | None]] = []
+        self.log = []
         self.late = []
         self.step = 0
         fault = None
@@ -228,7 +237,9 @@ class Machine(Host):
                     return "limit"
                 else:
                     # Who waits for a thread that made all its turns is not stuck.
-                    return "blocked" if active and not any(th.loop and th.turn >= turns for th in threads) else "done"
+                    stuck = any(th.stuck for th in threads) or any(fifo.items for fifo in self.fifos)
+                    enough = any(th.loop and th.turn >= turns and not th.stuck for th in threads)
+                    return "blocked" if stuck and not enough else "done"
                 continue
             th = able[0]
             if len(able) > 1:
@@ -241,11 +252,17 @@ class Machine(Host):
             if node is th.entry and (not th.starts or len(th.starts) <= th.turn):
                 th.starts.append(self.now)
             self.given = self.block = None
-            following = node.run(th)
+            self.step = len(log)
+            log.append((last, node.index, None, None, None))  # before what the device does at once
+            try:
+                following = node.run(th)
+            except DesignFault:
+                log.pop()
+                raise
             if following is None:
                 following = node.next
-            log.append((last, node.index, self.given, self.block))
-            self.step += 1
+            log[self.step] = (last, node.index, self.given, self.block, None)
+            self.step = len(log)
             if timed is None:
                 self.now += 1
             else:
@@ -293,11 +310,48 @@ class Machine(Host):
             self.now,
             [th.turn for th in self.threads],
             [th.starts for th in self.threads],
-            [th.name for th in self.threads if not th.done] if ended == "blocked" else [],
+            [th.name for th in self.threads if th.stuck] if ended == "blocked" else [],
+            self.waiting() if ended == "blocked" else [],
             fault,
             origins,
             [self.origin((step + 1) << WRITES) for step in dict.fromkeys(self.late)] if self.observed else [],
         )
+
+    def waiting(self) -> list[Waiting]:
+        """Who waits for what: threads that are not done, and streams whose first item is stuck."""
+        found = []
+        begun = {step[0]: number for number, step in enumerate(self.log) if step[4] is None}
+        for th in self.threads:
+            if not th.stuck or (not th.setup and any(other.setup and other.stuck for other in self.threads)):
+                continue
+            node, turn, step, what = th.node.index, th.turn, None, self.waits_for(th)
+            if th.waits is not None:
+                step = begun[th.index]
+                node, turn = self.log[step][1], self.origin((step + 1) << WRITES).turn
+            found.append(Waiting(th.name, False, th.name, step, turn, node, what))
+        for fifo in self.fifos:
+            if not fifo.items:
+                continue
+            stream, kind, item = fifo.items[0]
+            if kind == WORK and item.what == MEETING:
+                o = item.operation
+                place = self.places[o.channel if isinstance(o, (p.Signal, p.Await)) else o.flag]
+                what = what_it_waits_for(place, o)
+                found.append(Waiting(stream.name, True, item.thread.name, item.step, item.turn, item.node, what))
+        return found
+
+    def waits_for(self, th: HostThread) -> str:
+        """What a thread waits for that cannot move, in words."""
+        if th.waits is not None:
+            marks = th.waits.marks if isinstance(th.waits, Marks) else [th.waits]
+            streams = dict.fromkeys(mark.stream for mark in marks if isinstance(mark, Mark) and not mark.done)
+            return f"the work in {', '.join(map(repr, streams))}"
+        o = th.node.operation
+        if isinstance(o, p.WaitFlag):
+            return what_it_waits_for(self.places[o.flag], o)
+        number = next((getattr(o, name) for name in ("queue", "pool", "lock", "flag", "counter") if hasattr(o, name)), None)
+        name = getattr(self.program.objects[number], "name", "") if number is not None else ""
+        return f"{name!r} ({type(o).__name__})"
 
     def origin(self, value: int) -> Origin:
         """What is known of a value."""
@@ -306,11 +360,11 @@ class Machine(Host):
                 return Origin(None, "", 0, 0, "undefined: fresh memory that nothing was written to")
             return Origin(None, "", 0, 0, "the content at the start")
         number = ((value & ORIGIN) >> WRITES) - 1
-        thread, node, _, _ = self.log[number] if number < len(self.log) else (0, 0, None, None)
+        thread, node = self.log[number][:2] if number < len(self.log) else (0, 0)
         turn = 0
         nodes = self.program.threads[thread].nodes
-        for t, n, answer, _ in self.log[:number]:
-            if t == thread:
+        for t, n, answer, _, stream in self.log[:number]:
+            if t == thread and stream is None:
                 made = nodes[n]
                 target = made.next if isinstance(made, p.Do) else dict(made.branches)[answer or ""]
                 turn += target == p.END

@@ -1,7 +1,8 @@
 """The device of the machine: hardware queues, streams, events and engines, moved on by a clock.
 
 An item starts when it is the first of its queue, its time has come and its engine is free (S2, S61, S115-S117). Marks
-(S19) are set, and waits for marks (S20) let through, as soon as they are first in their queue.
+(S19) are set, and waits for marks (S20) let through, as soon as they are first in their queue. Work that meets other
+streams stays there until it is let through (simulator/machine_meetings.py).
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
+from fencepost.simulator.machine_meetings import Meetings
 from fencepost.simulator.machine_memory import difference
 from fencepost.simulator.machine_state import (
     FOREVER,
+    MEETING,
     PARTLY,
     SET,
     WAIT,
@@ -27,7 +30,7 @@ from fencepost.simulator.machine_state import (
 )
 
 
-class Device:
+class Device(Meetings):
     """Device half of `Machine`, and the clock."""
 
     fifos: list[Fifo]
@@ -48,6 +51,8 @@ class Device:
             stream.tail = ()
         for engine in self.engines:
             engine.reset()
+        for place in self.places.values():
+            place.reset()
 
     # ------------------------------------------------------------ queues
 
@@ -64,7 +69,11 @@ class Device:
 
     def mark(self, stream: Stream) -> Mark:
         """A mark at the tail of a stream: what a record captures (S19)."""
-        mark = Mark(stream.tail)
+        mark = Mark(stream.tail, stream.name)
+        if stream.fifo.later:
+            stream.fifo.later.append((SET, mark))
+        else:
+            mark.there = True
         if stream.fifo.items:
             stream.pending += 1
             stream.fifo.items.append((stream, SET, mark))
@@ -74,6 +83,9 @@ class Device:
 
     def wait(self, stream: Stream, mark: Mark) -> None:
         """Items enqueued later on the stream start only when the mark is set (S20)."""
+        if not mark.there:
+            stream.fifo.later.append((WAIT, mark))
+            self.follow(stream.fifo)
         if not mark.done:
             stream.pending += 1
             stream.tail = (*stream.tail, *mark.after)
@@ -90,7 +102,13 @@ class Device:
             while items and not fifo.busy:
                 stream, kind, what = items[0]
                 if kind == WORK:
+                    seen = len(todo)
                     if not self._start(fifo, what, todo):
+                        break
+                    if len(todo) > seen and what.what == MEETING:  # who was woken by it comes first
+                        items.popleft()
+                        stream.pending -= 1
+                        todo.insert(seen, fifo)
                         break
                 elif kind == SET:
                     what.done = True
@@ -117,6 +135,12 @@ class Device:
             fifo.busy = True
             self._later(work.not_before, work)
             return False
+        if work.what == MEETING:
+            if not self.meet(work, todo):
+                fifo.busy = True
+                return False
+            self.worked += 1
+            return True
         engine = work.engine
         if engine is not None:
             if engine.running >= engine.capacity:
@@ -197,6 +221,7 @@ class Device:
 
     def begin(self, work: Work) -> None:
         """The start: reads are made, and what it writes is torn until it ends."""
+        assert work.accesses is None, "the machine is ahead of its reference"
         work.begun = True
         self.worked += 1
         for ref, expected in work.reads:

@@ -15,6 +15,8 @@ from fencepost.simulator.machine_operands import Get
 from fencepost.simulator.machine_shared import Ready, Run, Shared
 from fencepost.simulator.machine_state import (
     FOREVER,
+    MEETING,
+    WORK,
     WRITES,
     DesignFault,
     Engine,
@@ -59,16 +61,24 @@ class Host(Device, Shared):
     def issue(self, work: Work, th: HostThread, reads: list[Get], writes: list[tuple[Get, bool]]) -> None:
         """Resolve the accesses of an operation at its call, and make them in the reference execution.
 
-        There every operation completes as soon as it can start, which is now, in memory that is fresh for each
-        allocation (theory section 1). What it reads there is what it has to read here.
+        There every operation completes as soon as it can start, in memory that is fresh for each allocation (theory
+        section 1): that is now, unless its stream waits there for others.
         """
-        for get in reads:
-            ref = get(th)
+        work.accesses = [get(th) for get in reads], [(get(th), same) for get, same in writes]
+        if work.stream is None or not work.stream.fifo.later:
+            self.make(work)
+        else:
+            work.stream.fifo.later.append((WORK, work))
+
+    def make(self, work: Work) -> None:
+        """Make the accesses in the reference. What is read there is what has to be read here."""
+        assert work.accesses is not None
+        (sources, targets), work.accesses = work.accesses, None
+        for ref in sources:
             shadow = ref.shadow
             work.reads.append((ref, shadow.value if shadow.cells is None else shadow.read(ref.scope, ref.path)))
-        number = (self.step + 1) << WRITES
-        for get, same in writes:
-            ref = get(th)
+        number = (work.step + 1) << WRITES
+        for ref, same in targets:
             shadow = ref.shadow
             if same:
                 work.writes.append((ref, shadow.read(ref.scope, ref.path), True))
@@ -97,7 +107,7 @@ class Host(Device, Shared):
             recorder.stalls.append(entry)
             recorder.gap = 0
             self.late.append(work.step)
-        if self.clockwork is not None:
+        if self.clockwork is not None and work.what != MEETING:
             work.length += self.clockwork.device(work) if work.stream is not None else self.clockwork.host(work)
 
     def touch(self, th: HostThread, work: Work) -> None:
@@ -166,7 +176,7 @@ class Host(Device, Shared):
         stream = self.stream(t, o.stream)
         engine = self.engine_of(what)
         home = self.program.objects[o.stream.id] if isinstance(o.stream, (p.Obj, p.Slot)) else None
-        if not (isinstance(home, p.Stream) and home.gpu < 0):  # launch blocking does not reach a foreign agent
+        if not (isinstance(home, p.Stream) and home.is_agent):  # launch blocking does not reach a foreign agent
             wait = wait or (self.environment.blocking_kernels if what == "kernel" else self.environment.blocking_copies)
 
         def run(th: HostThread) -> None:
@@ -212,18 +222,19 @@ class Host(Device, Shared):
             where = stream(th)
             what = "h2d" if from_host else "d2h" if to_host else "d2d"
             work = Work(what, self.step, th, where, self.now, o)
-            self.issue(work, th, reads, writes)
             wait = sync or blocking
             if src.space == "pageable" and platform.pageable_h2d != "late":
                 # S47: the bytes are staged before the call returns.
                 staged = Work("staging", self.step, th, None, self.now, o)
-                staged.reads, work.reads = work.reads, []
+                self.issue(staged, th, reads, [])
+                self.issue(work, th, [], writes)
                 self.begin(staged)
                 staged.done = True
                 work.wrong = staged.wrong
                 wait = wait or platform.pageable_h2d == "blocking"  # S52
-            elif dst.space == "pageable" and platform.pageable_d2h == "blocking":  # S48
-                wait = True
+            else:
+                self.issue(work, th, reads, writes)
+                wait = wait or (dst.space == "pageable" and platform.pageable_d2h == "blocking")  # S48
             self.schedule(work, self.engine_of(what))
             self.enqueue(work)
             if note:  # S54, S79: the host allocator is asked whose bytes these are
@@ -332,6 +343,34 @@ class Host(Device, Shared):
 
         return run, None
 
+    # ------------------------------------------------------------ where streams meet
+
+    def _meeting(self, t: p.Thread, o: Any) -> tuple[Run, Ready | None]:
+        """An item of a stream that may have to wait there for other streams or for the host."""
+        stream = self.stream(t, o.stream)
+
+        def run(th: HostThread) -> None:
+            work = Work(MEETING, self.step, th, stream(th), self.now, o)
+            self.schedule(work)
+            work.length = 0
+            self.await_in_reference(work)
+            self.enqueue(work)
+
+        return run, None
+
+    def _store_flag(self, t: p.Thread, o: p.StoreFlag) -> tuple[Run, Ready | None]:
+        """By the host: a store to mapped memory, which is there at once."""
+        if o.stream is not None:
+            return self._meeting(t, o)
+        return lambda th: self.put_flag(o.flag, o.value), None
+
+    def _wait_flag(self, t: p.Thread, o: p.WaitFlag) -> tuple[Run, Ready | None]:
+        """By the host: it spins."""
+        if o.stream is not None:
+            return self._meeting(t, o)
+        run = (lambda th: self.put_flag(o.flag, 0)) if o.reset else (lambda th: None)
+        return run, lambda th: self.places[o.flag].value >= o.value
+
     def _device_sync(self, t: p.Thread, o: p.DeviceSync) -> tuple[Run, Ready | None]:
         streams = [s for s in self.streams.values() if s.gpu == o.gpu and s.process == o.process]
 
@@ -350,7 +389,8 @@ OPERATIONS: dict[type, Callable[[Any, p.Thread, Any], tuple[Run, Ready | None]]]
     p.CellSet: Host._cell_set, p.CellGet: Host._cell_get, p.CellClear: Host._cell_clear, p.Take: Host._take,
     p.Give: Host._give, p.Acquire: Host._acquire, p.Unlock: Host._unlock, p.FlagSet: Host._flag_set,
     p.FlagClear: Host._flag_clear, p.FlagWait: Host._flag_wait, p.CounterAdd: Host._counter_add,
-    p.CounterWait: Host._counter_wait,
+    p.CounterWait: Host._counter_wait, p.Signal: Host._meeting, p.Await: Host._meeting, p.StoreFlag: Host._store_flag,
+    p.WaitFlag: Host._wait_flag,
 }  # fmt: skip
 """What the machine knows, compared with `Program`'s operations in a test."""
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.model import program as p
+from fencepost.model.operations.meetings import open_channels
 from fencepost.simulator.machine_memory import Buffer
-from fencepost.simulator.machine_state import DesignFault, EventState, HostThread, Ref, Stream
+from fencepost.simulator.machine_state import DesignFault, EventState, HostThread, Place, Ref, Stream
 
 Get = Callable[[HostThread], Any]
 
@@ -26,6 +27,8 @@ class Operands:
         self.memory: dict[tuple[int, int], Ref] = {}
         self.tokens: dict[int, list[Any]] = {}
         self.events: dict[tuple[int, int], EventState] = {}
+        self.places: dict[int, Place] = {}
+        self.open_channels = open_channels(self.program)
         for id_, found in enumerate(self.program.objects):
             depth = getattr(found, "depth", None)
             if isinstance(found, p.Memory):
@@ -35,6 +38,8 @@ class Operands:
             elif isinstance(found, p.Event):
                 for slot in range(depth or 1):
                     self.events[(id_, slot)] = EventState()
+            elif isinstance(found, (p.Channel, p.DeviceFlag)):
+                self.places[id_] = Place(found.name, getattr(found, "capacity", None))
             elif isinstance(found, p.Pool):
                 rows = found.of == "row"
                 self.tokens[id_] = [k if rows else self._known(f"{found.name}:{k}", found.of) for k in range(found.size)]

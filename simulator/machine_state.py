@@ -25,8 +25,11 @@ WRITES = 12
 """Bits for the number of the write within its step."""
 
 
-WORK, SET, WAIT = 0, 1, 2
-"""Kinds of items in a queue."""
+WORK, SET, WAIT, MEET = 0, 1, 2, 3
+"""Kinds of items in a queue; MEET: in the reference's queues, where work that has to wait for others is a kind of its own."""
+
+MEETING = "meeting"
+"""What work is that accesses nothing: a signal, an await, a store to a device flag, a wait for one."""
 
 
 class DesignFault(Exception):
@@ -95,17 +98,19 @@ class Block:
 
 
 class Mark:
-    """A place in a stream: done when everything before it there has ended, of which `after` is the last.
+    """A place in `stream`: done when everything before it there has ended, of which `after` is the last.
 
-    `waiting`: queues whose first item waits for it.
+    `waiting`: queues whose first item waits for it. `there`: the reference has come to it; `followers`: queues of the
+    reference whose first item waits for that.
     """
 
-    __slots__ = ("after", "done", "waiting")
+    __slots__ = ("after", "done", "followers", "stream", "there", "waiting")
 
-    def __init__(self, after: tuple[Work, ...] = ()) -> None:
-        self.after = after
-        self.done = False
+    def __init__(self, after: tuple[Work, ...] = (), stream: str = "") -> None:
+        self.after, self.stream = after, stream
+        self.done = self.there = False
         self.waiting: list[Fifo] | None = None
+        self.followers: list[Fifo] = []
 
 
 class Marks:
@@ -138,16 +143,18 @@ class Work:
     """Accesses with a time: a device item, or host code. `stream` is None for host code.
 
     It starts at `not_before` or later (`delay` FOREVER: when let go) and takes `length`. Reads are made at its start and
-    once more at its end; its writes are torn in between. `wrong` is not 0 once it has read something wrong.
+    once more at its end; its writes are torn in between. `wrong` is not 0 once it has read something wrong. `accesses`:
+    what it will read and write, until the reference has come to it and said what that is.
     """
 
-    __slots__ = ("begun", "delay", "done", "engine", "enqueued", "entry", "length", "node", "not_before", "operation", "reads",
-                 "step", "stream", "thread", "turn", "what", "writes", "wrong")  # fmt: skip
+    __slots__ = ("accesses", "begun", "delay", "done", "engine", "enqueued", "entry", "length", "node", "not_before", "operation",
+                 "reads", "step", "stream", "thread", "turn", "what", "writes", "wrong")  # fmt: skip
 
     def __init__(self, what: str, step: int, thread: HostThread, stream: Stream | None, enqueued: int, operation: Any) -> None:
         self.what, self.step, self.thread, self.stream, self.enqueued = what, step, thread, stream, enqueued
         self.operation = operation
         self.node, self.turn = thread.node.index, thread.turn
+        self.accesses: tuple[list[Ref], list[tuple[Ref, bool]]] | None = None
         self.reads: list[tuple[Ref, Content]] = []
         self.writes: list[tuple[Ref, Content, bool]] = []
         self.delay = self.length = 0
@@ -161,19 +168,43 @@ class Work:
 class Fifo:
     """A hardware queue: (stream, kind, what) items in issue order: WORK, a mark to SET, or a mark to WAIT for.
 
-    `busy`: its first item is under way, held back or waits for an engine.
+    `busy`: its first item is under way, held back, or waits for an engine, a mark or another stream. `later`: what the
+    reference has still to do of this queue, behind work that waits for others.
     """
 
-    __slots__ = ("busy", "items")
+    __slots__ = ("busy", "items", "later")
 
     def __init__(self) -> None:
         self.items: deque[tuple[Stream, int, Any]] = deque()
         self.busy = False
+        self.later: deque[tuple[int, Any]] = deque()
 
     def reset(self) -> None:
         """Empty."""
         self.items.clear()
         self.busy = False
+        self.later.clear()
+
+
+class Place:
+    """Where streams meet: a channel with its messages in order, or a device flag with its value.
+
+    `waiting`: queues whose first item waits for something to happen here.
+    """
+
+    __slots__ = ("capacity", "messages", "name", "value", "waiting")
+
+    def __init__(self, name: str, capacity: int | None) -> None:
+        self.name, self.capacity = name, capacity
+        self.messages: deque[str] = deque()
+        self.value = 0
+        self.waiting: list[Fifo] = []
+
+    def reset(self) -> None:
+        """As at the start."""
+        self.messages.clear()
+        self.waiting.clear()
+        self.value = 0
 
 
 class Stream:
@@ -236,6 +267,11 @@ class HostThread:
         self.waits: Any = None
         self.starts: list[int] = []
 
+    @property
+    def stuck(self) -> bool:
+        """Whether it has still something to do, when nothing can move any more."""
+        return not self.done or (self.waits is not None and not self.waits.done)
+
     def reset(self, end: Node) -> None:
         """Before its first turn."""
         self.locals = [None] * len(self.locals)
@@ -244,6 +280,19 @@ class HostThread:
         self.done = self.entry is end
         self.waits = None
         self.starts = []
+
+
+class Waiting(NamedTuple):
+    """Who waits for ever, and for what. `who` a thread's or stream's name; `step` indexes the run's steps (None: a call
+    that has not begun); `node` and `turn` of the operation that waits, `what` in words."""
+
+    who: str
+    on_device: bool
+    thread: str
+    step: int | None
+    turn: int
+    node: int
+    what: str
 
 
 class Origin(NamedTuple):

@@ -3,7 +3,8 @@
 A design is a text that any user could have written, so that one which two engines disagree about can be printed, run
 again and kept. Half of them are *soups* (few accesses, much synchronisation of every kind), half are *idioms* of real
 engines (refilled buffers, hand-overs, blocks, rows), each as it should be or with one line left out or moved: so that
-safe and unsafe ones are both common. What a text uses is counted in `RandomDesign.features`.
+safe and unsafe ones are both common. What a text uses is counted in `RandomDesign.features`. A family of its own are ranks
+that meet (collectives, send and receive, device flags).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fencepost.model.language.errors import DesignWarning
 from fencepost.model.operations import Context, lower
 from fencepost.simulator.random_designs_choices import Choices, Seeded
 from fencepost.simulator.random_designs_idioms import idiom
+from fencepost.simulator.random_designs_meetings import meeting
 from fencepost.simulator.random_designs_soup import soup
 from fencepost.simulator.random_designs_text import FEATURES, features_of
 
@@ -55,14 +57,22 @@ class RandomDesign(NamedTuple):
 # ---------------------------------------------------------------- producing
 
 
-def generate(seed: int) -> RandomDesign:
+FAMILIES = ("alone", "meetings")
+"""What designs are about: host threads and their streams, or ranks whose streams meet (and all the rest around that)."""
+
+
+def generate(seed: int, family: str = "alone") -> RandomDesign:
     """The design of one seed (the language may still refuse it: `stream` leaves those out)."""
-    return _design(Choices(Seeded(seed)), seed)
+    return _design(Choices(Seeded(seed)), seed, family)
 
 
-def _design(choices: Choices, seed: int | None) -> RandomDesign:
-    text = soup(choices) if choices.chance(50) else idiom(choices)
-    written = text.render("random design" if seed is None else f"random design {seed}")
+def _design(choices: Choices, seed: int | None, family: str) -> RandomDesign:
+    if family not in FAMILIES:
+        raise NoDesigns(f"no family is called {family!r}; there are: {', '.join(FAMILIES)}")
+    make = meeting if family == "meetings" else soup if choices.chance(50) else idiom
+    text = make(choices)
+    what = "random meeting" if family == "meetings" else "random design"
+    written = text.render(what if seed is None else f"{what} {seed}")
     return RandomDesign(written, features_of(written), seed)
 
 
@@ -81,8 +91,9 @@ def trace(text: str, name: str = "<random design>") -> p.Program:
 
 
 def stream(
-    first: int, count: int, *, needs: Iterable[str] = (), without: Iterable[str] = (), tries: int = 400
-) -> Iterator[tuple[RandomDesign, p.Program]]:
+    first: int, count: int, *, needs: Iterable[str] = (), without: Iterable[str] = (), tries: int = 400,
+    family: str = "alone",
+) -> Iterator[tuple[RandomDesign, p.Program]]:  # fmt: skip
     """`count` designs with their programs, from seed `first` on; seeds that the language refuses are passed over.
 
     `needs` and `without` name features (`FEATURES`) that every design must or must not have. Raises `NoDesigns` when
@@ -92,7 +103,7 @@ def stream(
     seed, found, fruitless = first, 0, 0
     refused: collections.Counter[str] = collections.Counter()
     while found < count:
-        design = generate(seed)
+        design = generate(seed, family)
         seed += 1
         why = _unfit(design, needed, barred)
         if why is None:
@@ -130,7 +141,9 @@ def _unfit(design: RandomDesign, needed: frozenset[str], barred: frozenset[str])
     return None
 
 
-def designs(*, needs: Iterable[str] = (), without: Iterable[str] = ()) -> SearchStrategy[RandomDesign]:
+def designs(
+    *, needs: Iterable[str] = (), without: Iterable[str] = (), family: str = "alone"
+) -> SearchStrategy[RandomDesign]:
     """A Hypothesis strategy over designs that the language accepts; it shrinks towards fewer and simpler lines.
 
     `needs`, `without`: as for `stream`. Raises `NoDesigns` at once when the two contradict each other; a strategy that
@@ -152,7 +165,7 @@ def designs(*, needs: Iterable[str] = (), without: Iterable[str] = ()) -> Search
 
     @st.composite
     def build(draw: Callable[[SearchStrategy[int]], int]) -> RandomDesign:
-        design = _design(Choices(Drawn(draw)), None)
+        design = _design(Choices(Drawn(draw)), None, family)
         assume(_unfit(design, needed, barred) is None)
         try:
             design.program()
@@ -231,6 +244,6 @@ def distribution(designs: Iterable[RandomDesign]) -> dict[str, int]:
 
 
 __all__ = [
-    "FEATURES", "VERSION", "NoDesigns", "RandomDesign", "designs", "distribution", "generate", "minimise", "smaller",
+    "FAMILIES", "FEATURES", "VERSION", "NoDesigns", "RandomDesign", "designs", "distribution", "generate", "minimise", "smaller",
     "stream", "trace",
 ]  # fmt: skip

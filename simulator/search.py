@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 from fencepost.model import program as p
 from fencepost.model.answer import Run
+from fencepost.model.effects import MEETINGS
 from fencepost.model.platform import environment as environment_named
 from fencepost.model.platform import platform as platform_named
 from fencepost.simulator.guide import Guide, plans
 from fencepost.simulator.machine import Hardware, Machine, Outcome
 from fencepost.simulator.machine_script import Follow, Random, Replay, ReplayError, Script, check_design, read_replay
 from fencepost.simulator.machine_script import replay_string as string_of
-from fencepost.simulator.machine_state import FOREVER
+from fencepost.simulator.machine_state import FOREVER, Waiting
 from fencepost.simulator.machine_timing import PROFILES
 
 EXTRA_TURNS = 2
@@ -50,6 +51,8 @@ class Searched(msgspec.Struct, frozen=True):
     """What the design did that it must not do (`get` on an empty cell), each once."""
     blocked: tuple[str, ...] = ()
     """Threads that could never move again in some run."""
+    waiting: tuple[str, ...] = ()
+    """For each of them, and each stream, a sentence: what it waits for in the first such run."""
 
 
 class World(msgspec.Struct, frozen=True):
@@ -106,6 +109,7 @@ class Search:
         self.examples = self.operations = 0
         self.faults: dict[str, None] = {}
         self.blocked: dict[str, None] = {}
+        self.waiting: dict[tuple[str, bool], str] = {}
 
     def run(self, chooser: Any, turns: int, limit: int, seed: int) -> Outcome:
         """One run; `seed` is of the durations, in a timed world."""
@@ -117,11 +121,13 @@ class Search:
             self.faults[outcome.fault] = None
         for name in outcome.blocked:
             self.blocked[name] = None
+        for one in outcome.waiting:
+            self.waiting.setdefault((one.who, one.on_device), sentence(one))
         return outcome
 
     def searched(self, found: Found | None) -> Searched:
         """The result."""
-        return Searched(found, self.examples, self.operations, tuple(self.faults), tuple(self.blocked))
+        return Searched(found, self.examples, self.operations, tuple(self.faults), tuple(self.blocked), tuple(self.waiting.values()))
 
     def keep(self, outcome: Outcome, turns: int, limit: int, seed: int, how: str, examples: int | None = None) -> Found | None:
         """Make a run small and make sure that its string replays it; None when it does not."""
@@ -263,11 +269,19 @@ def _smaller(said: Replay) -> Iterator[Replay]:
                 yield with_(**{name: (*values[:k], 0, *values[k + 1 :])})
 
 
+def sentence(one: Waiting) -> str:
+    """Who waits for what."""
+    who = f"stream {one.who}, for step {one.turn} of {one.thread}," if one.on_device else f"{one.who}, in step {one.turn},"
+    return f"{who} waits for ever for {one.what}"
+
+
 def _turns(program: p.Program, run: Run) -> list[int]:
     """For each thread the turns that a run begins."""
     turns = [0] * len(program.threads)
     begun = [False] * len(program.threads)
     for step in run.steps:
+        if step.stream is not None:
+            continue
         begun[step.thread] = True
         node = program.threads[step.thread].nodes[step.node]
         after = node.next if isinstance(node, p.Do) else dict(node.branches)[step.answer or ""]
@@ -290,7 +304,7 @@ def scripts(program: p.Program, turns: int) -> Any:
     options = max((len(q.options) if isinstance(q, p.Choose) else 2 for q in open_), default=0)
     operations = [n.operation for t in program.threads for n in t.nodes if isinstance(n, p.Do)]
     blocks = any(isinstance(o, (p.Alloc, p.Take)) for o in operations)
-    items = sum(isinstance(o, (p.Launch, p.Copy, p.Memset, p.Item, p.Host)) for o in operations)
+    items = sum(isinstance(o, (p.Launch, p.Copy, p.Memset, p.Item, p.Host, *MEETINGS)) for o in operations)
     delay = st.one_of(st.just(FOREVER), st.integers(1, 40))
     stall = st.tuples(st.integers(0, max(2, 2 * items)), delay, st.integers(0, 2))
     never: Any = st.just(())
@@ -384,4 +398,5 @@ def search_parameters(designs: Sequence[tuple[World, p.Program]], *, examples: i
     total = sum(s.operations for s in made.values())
     faults = tuple(dict.fromkeys(fault for s in made.values() for fault in s.faults))
     blocked = tuple(dict.fromkeys(name for s in made.values() for name in s.blocked))
-    return number, Searched(found, drawn, total, faults, blocked)
+    waiting = tuple(dict.fromkeys(text for s in made.values() for text in s.waiting.values()))
+    return number, Searched(found, drawn, total, faults, blocked, waiting)

@@ -447,6 +447,125 @@ def composites() -> fp.Design:
     return d
 
 
+def meetings(version: Literal["new", "old"] = "new") -> fp.Design:
+    """Collectives of every kind, their works, device flags, callbacks."""
+    d = fp.Design("meetings")
+    names = ("r0", "r1", "r2")
+    group = d.communicator("tp", names, version=version, serial=True)
+    works = d.queue("works", capacity=2, item=(fp.EVENT, fp.MEMORY))
+    ready = d.device_flag("ready")
+    graph = d.graph("captured")
+    state = d.pinned("state")
+
+    def rank(me: str) -> None:
+        x, out = d.device(f"x {me}"), d.device(f"out {me}", depth=2)
+        side = d.stream(f"side {me}")
+
+        @d.loop(me)
+        def step(n: fp.Turn) -> None:
+            group.all_reduce(x, match=4)
+            group.all_gather(out[n], x)
+            group.reduce_scatter([out[n]], [x])
+            group.broadcast(x, root="r1", match="size")
+            group.scatter(x, out[n] if me == "r0" else None, root="r0")
+            group.reduce(x, root="r2")
+            group.gather(x, out[n] if me == "r0" else None, root="r0")
+            group.host_broadcast(root="r1")
+            group.host_gather(root="r2")
+            with d.scope("function"):
+                fresh = d.empty("fresh")
+                work = group.all_to_all(fresh, x, async_op=True)
+            if me == "r0":
+                group.send(x, to="r1", async_op=True)
+                if work.is_completed():
+                    x.record_stream(side)
+                work.wait(blocking=True)
+                notify.launch()
+            elif me == "r1":
+                group.recv(x, source="r0")
+                works.put(*group.all_reduce(d.empty("sent"), async_op=True).hand_over()) if version == "new" else None
+                side.write_value(ready, 2)
+            else:
+                with side:
+                    group.rendezvous()
+                side.wait_value(ready, 2, reset=True)
+                ready.store(1)
+                if version == "new":
+                    group.work(*works.get()).wait()
+            group.barrier()
+            group.host_barrier()
+
+    for number, name in enumerate(names):
+        with d.process(name, gpu=number):
+            if number == 0:
+
+                @d.callback("notify", d.stream("callbacks"))
+                def notify() -> None:
+                    with d.scope("in the callback"):
+                        scratch = state.view()
+                        scratch.read()
+
+            rank(name)
+
+    captured, reduced = d.stream("captured stream"), d.device("reduced")
+
+    @d.setup
+    def capture() -> None:
+        with graph.capture(captured):
+            group.all_reduce(reduced, rank="r0")
+            captured.write_value(ready, 1)
+
+    @d.loop("replays", stream=d.stream("replay stream"))
+    def replays() -> None:
+        graph.replay()
+        ready.wait(1)
+
+    return d
+
+
+def sharing() -> fp.Design:
+    """Conditions, released locks, stream-ordered memory, a collector, memory between processes, records that fail."""
+    d = fp.Design("sharing")
+    lock, data, sent = d.lock("lock"), d.pageable("data"), d.ipc_queue("sent", capacity=2)
+    go, done = d.condition("go", lock, waiters=2), d.event("done")
+    main, side = d.stream("main"), d.stream("side")
+    collector = d.collector("GC", stream=side, finaliser=lambda array: array.free_async())
+
+    @d.loop("producer", stream=main)
+    def produce() -> None:
+        array = d.malloc_async("array")
+        d.launch("fill", writes=[array])
+        sent.put(array, feeder=True)
+        with lock:
+            data.write()
+            go.notify_all()
+        other = d.malloc_async("other", stream=side)
+        if d.choose("who", ["I", "GC"]) == "I":
+            other.free_async(side)
+        else:
+            collector.unreachable(other)
+        done.record(may_fail=True)
+
+    with d.process("reader"):
+
+        @d.loop("consumer")
+        def consume() -> None:
+            with d.scope("batch"):
+                batch = sent.get(opened=True)
+                batch.record_stream(side)
+                d.launch("read", reads=[batch], stream=side)
+            again = sent.get()
+            with lock:
+                with lock.released():
+                    data.read()
+                if d.choose("wait", ["yes", "no"]) == "yes":
+                    go.wait()
+            done.synchronize()
+            again.release()
+
+    return d
+
+
 CASES = [
     (input_prep, {}),
     (input_prep, {"guard": True, "batch_queue_size": 3}),
@@ -462,4 +581,6 @@ CASES = [
     (ranks, {"world": 3}),
     (early_returns, {}),
     (composites, {}),
+    (meetings, {}),
+    (sharing, {}),
 ]

@@ -19,6 +19,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import fencepost as fp
 from fencepost.model import answer as a
 from fencepost.model import events
 from fencepost.model import program as p
@@ -26,11 +27,13 @@ from fencepost.model.platform import environment, platform
 from fencepost.proofs.check import check
 from fencepost.proofs.explore.search import Budget
 
+import mutation_designs_language  # noqa: F401
+import mutation_designs_meetings  # noqa: F401
 from mutation_designs import DESIGNS, Declared
 
-LOWERING, EXPLORER, EVENTS, MACHINE = "lowering", "explorer", "events", "machine"
-"""Where a rule lives: model/operations (explorer and event structure read it), the explorer, the concrete event structure,
-the operational machine."""
+LANGUAGE, LOWERING, EXPLORER, EVENTS, MACHINE = "language", "lowering", "explorer", "events", "machine"
+"""Where a rule lives: model/language (designs are traced again without it), model/operations (explorer and event structure
+read it), the explorer, the concrete event structure, the operational machine."""
 
 BOUNDS = Budget(20_000, 60.0)
 
@@ -93,8 +96,13 @@ def changed_code(where: str, changes: Sequence[Change]) -> tuple[types.FunctionT
     definition.decorator_list = []
     flags = __future__.annotations.compiler_flag
     made: dict[str, Any] = {}
+    within = "__class__" in function.__code__.co_freevars  # super() without arguments looks there
+    if within:
+        tree.body = ast.parse("class Holder:\n    pass").body
+        tree.body[0].body = [definition]  # type: ignore[attr-defined]
     exec(compile(tree, f"<{where} changed>", "exec", flags, True), function.__globals__, made)
-    code: types.CodeType = made[definition.name].__code__
+    found = vars(made["Holder"])[definition.name] if within else made[definition.name]
+    code: types.CodeType = found.__code__
     if code.co_freevars != function.__code__.co_freevars:
         raise Stale(f"{where}: a function with free variables cannot be swapped")
     return function, code
@@ -122,7 +130,7 @@ _PROGRAMS: dict[str, p.Program] = {}
 
 
 def program(name: str) -> p.Program:
-    """The design's program, traced once: no rule of the semantics takes part in tracing."""
+    """The design's program, traced once: only rules of the language take part in tracing."""
     if name not in _PROGRAMS:
         made = DESIGNS[name].function()
         _PROGRAMS[name] = made if isinstance(made, p.Program) else made.build()
@@ -246,10 +254,30 @@ class Seen(NamedTuple):
 
 def look(rule: Rule, names: Sequence[str]) -> list[Seen]:
     """The answers of the designs without the rule."""
+    if rule.home == LANGUAGE:
+        return _traced_without(rule, names)
     for name in names:
         program(name)
     with switched_off(*rule.changes):
         return [Seen(name, DESIGNS[name].answer, answer_of(name, rule.home)) for name in names]
+
+
+def _traced_without(rule: Rule, names: Sequence[str]) -> list[Seen]:
+    """The same for a rule of the language: what a trace without it writes down is decided with all other rules in place."""
+    seen = []
+    for name in names:
+        before = _PROGRAMS.pop(name, None)
+        try:
+            with switched_off(*rule.changes):
+                program(name)
+            seen.append(Seen(name, DESIGNS[name].answer, answer_of(name)))
+        except fp.DesignError as error:
+            seen.append(Seen(name, DESIGNS[name].answer, f"error DesignError: {error}"))
+        finally:
+            _PROGRAMS.pop(name, None)
+            if before is not None:
+                _PROGRAMS[name] = before
+    return seen
 
 
 def both(rule: Rule, rules: Sequence[Rule]) -> list[Seen]:

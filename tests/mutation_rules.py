@@ -6,6 +6,8 @@ against an operational machine. `red` names the designs of tests/mutation_design
 
 from __future__ import annotations
 
+import mutation_rules_language
+import mutation_rules_meetings
 from mutation import EVENTS, EXPLORER, LOWERING, MACHINE, Change, Rule
 
 DEVICE = "fencepost.model.operations.device:"
@@ -429,8 +431,8 @@ _rule(EXPLORER, "a question about the turn follows the turn", "language", "TurnB
       (COMPILE + "_question", '"yes" if s.turns[t] < value else "no"',
        '"yes"'))
 _rule(EXPLORER, "an open choice may fall any way", "language", "Choose Maybe", "tag_is_seen; cell_may_be_empty",
-      (COMPILE + "_question", "[(o, s.copy()) for o in options]",
-       "[(options[0], s.copy())]"))
+      (COMPILE + "_question", "[*[(o, s.copy()) for o in others], (last, s)]",
+       "[(options[0], s)]"))
 _rule(EXPLORER, "an agreed choice is agreed", "language", "Choose", "agreed_choice",
       (COMPILE + "_question", "if isinstance(q, p.Choose) and q.agreed:",
        "if False:"))
@@ -642,7 +644,7 @@ _rule(EXPLORER, "a location with two agents is searched", "S2", "", "nobody_read
 # ---- the concrete event structure
 
 _rule(EVENTS, 'the record call that a wait is for -> a "no" of stream.query', "S34", "StreamJoinsEvent StreamJoinsStream StreamQuery", "told_of_a_wait_for_an_event; told_of_a_wait",
-      (PLAYER + "_stream_waits", "self.calls[fifo] = merged(self.calls[fifo], capture.call)",
+      (PLAYER + "_stream_waits", "self.calls[fifo] = merged(self.calls[fifo], call)",
        "pass"))
 _rule(EVENTS, "enqueue -> start", "S2", "Enqueue", "two_streams launch-blocking-kernels; copy_unguarded launch-blocking",
       (CLOCKS + "launch", "if mine[thread] < caller[thread]:",
@@ -651,25 +653,25 @@ _rule(EVENTS, "a record starts after its call", "S2", "RecordEvent", "record_beh
       (CLOCKS + "record", "if mine[thread] < caller[thread]:",
        "if False:"))
 _rule(EVENTS, "a record captures the stream", "S19", "RecordEvent", "query_says_yes; event_guard",
-      (PLAYER + "_record_event", "self.captures[event] = self._capture(step.thread, self._fifo(step.thread, effect.stream))",
-       "self.captures.setdefault(event, self._capture(step.thread, self._fifo(step.thread, effect.stream)))"))
+      (PLAYER + "_record_event", "self.captures[event] = self._capture(step.thread, fifo)",
+       "self.captures.setdefault(event, self._capture(step.thread, fifo))"))
 _rule(EVENTS, "capture -> synchronize", "S23", "JoinEvent", "recorded_elsewhere one-hardware-queue; event_guard",
       (PLAYER + "_join_event", "self.clocks.sync(step.thread, capture.clock, capture.source)",
        "pass"))
 _rule(EVENTS, "stream -> stream.synchronize", "S32", "JoinStream", "pageable_target; copy_that_blocks",
-      (PLAYER + "_join_stream", "self._join_fifo(step.thread, self._fifo(step.thread, effect.stream))",
+      (PLAYER + "_join_stream", "self._join_fifo(step, self._fifo(step.thread, effect.stream), self.stream(step.thread, effect.stream))",
        "pass"))
 _rule(EVENTS, "streams of the GPU -> synchronize", "S32", "JoinDevice", "device_is_synchronized",
-      (PLAYER + "_join_device", "self._join_fifo(step.thread, fifo)",
+      (PLAYER + "_join_device", "self._join_fifo(step, fifo, (id_, slot))",
        "pass"))
 _rule(EVENTS, "synchronize is of one GPU and process", "S32", "JoinDevice", "other_device_is_synchronized",
       (PLAYER + "_join_device", "if stream.gpu == effect.gpu and stream.process == effect.process:",
        "if True:"))
 _rule(EVENTS, "capture -> later items of the waiting stream", "S20", "StreamJoinsEvent", "hop_over_a_stream; event_between_streams",
-      (PLAYER + "_stream_joins_event", "self._stream_waits(step.thread, fifo, capture)",
+      (PLAYER + "_stream_joins_event", "self._stream_waits(step, stream, self.captures[event], self.captures[event].call)",
        "pass"))
 _rule(EVENTS, "the other stream -> later items of the waiting stream", "S22", "StreamJoinsStream", "hop_by_stream_waits; one_kernel_reads_and_writes",
-      (PLAYER + "_stream_joins_stream", "self._stream_waits(step.thread, self._fifo(step.thread, effect.stream), capture)",
+      (PLAYER + "_stream_joins_stream", "self._stream_waits(step, stream, capture, capture.call)",
        "pass"))
 _rule(EVENTS, "the wait starts after its call", "S2", "StreamJoinsEvent", "wait_behind_a_write_where_one_asks",
       (CLOCKS + "wait", "elif mine[thread] < caller[thread]:",
@@ -678,8 +680,8 @@ _rule(EVENTS, 'query "yes" is a synchronize', "S24", "EventQuery StreamQuery", "
       (PLAYER + "_query", "self.clocks.sync(thread, clock, source)",
        "pass"))
 _rule(EVENTS, 'the calls -> who is told "no"', "theory 2 [T]", "EventQuery StreamQuery", "no_comes_after_the_enqueue; no_comes_after_a_wait_on_the_other_stream",
-      (PLAYER + "_query", "self.clocks.absorb(thread, call)",
-       "pass"))
+      (PLAYER + "_query", "self.clocks.absorb(thread, call)\n    self.false_queries",
+       "self.false_queries"))
 _rule(EVENTS, 'the enqueue calls are kept for a "no"', "theory 2 [T]", "Enqueue StreamQuery", "no_comes_after_a_wait_for_the_event; no_comes_after_the_enqueue",
       (PLAYER + "_called", "self.calls[fifo] = merged(self.calls[fifo], self.clocks.now[thread])",
        "pass"))
@@ -687,7 +689,7 @@ _rule(EVENTS, 'the record call is kept for a "no"', "theory 2 [T]", "RecordEvent
       (PLAYER + "_capture", "merged(self.calls[fifo], self.clocks.now[thread])",
        "self.calls[fifo]"))
 _rule(EVENTS, "what a stream waits for makes it busy", "S34", "StreamJoinsEvent StreamJoinsStream StreamQuery", "no_of_a_stream_that_waits_for_an_event; no_of_a_waiting_stream",
-      (PLAYER + "_stream_waits", "self.tails[fifo] = tail",
+      (PLAYER + "_stream_continues", "self.tails[fifo] = tail",
        "pass"))
 _rule(EVENTS, 'a "no" is impossible when the work is known complete', "S24", "EventQuery StreamQuery", "no_comes_after_the_record",
       (PLAYER + "_query_answers", '{"yes", "no"} if pending else {"yes"}',
@@ -834,7 +836,7 @@ _rule(EVENTS, "every holder's release -> the free", "theory 2", "Drop", "block_i
       (REFERENCES + "_let_go", "dropped = now if tenant.dropped is None else merged(tenant.dropped, now)",
        "dropped = now"))
 _rule(EVENTS, "work of a noted stream -> reuse", "S65", "Drop NoteUse", "record_stream; pinned_source_noted",
-      (REFERENCES + "_let_go", "free = merged(free, self._record_clock(thread, self.fifos[stream]))",
+      (REFERENCES + "_let_go", "free = merged(free, recorded)",
        "pass"))
 _rule(EVENTS, "the last reference frees", "S65", "Drop", "no_record_stream; raw_copy_is_not_noted",
       (REFERENCES + "_let_go", "if tenant.refs == 0:",
@@ -946,8 +948,8 @@ _rule(MACHINE, "by platform a copy from pageable memory waits", "S52", "Copy", "
       (MACHINE_HOST + "_copy", 'wait = wait or platform.pageable_h2d == "blocking"  # S52',
        "pass"))
 _rule(MACHINE, "a copy into pageable memory waits", "S48", "Copy", "pageable_target",
-      (MACHINE_HOST + "_copy", 'elif dst.space == "pageable" and platform.pageable_d2h == "blocking":  # S48',
-       "elif False:"))
+      (MACHINE_HOST + "_copy", 'wait = wait or (dst.space == "pageable" and platform.pageable_d2h == "blocking")  # S48',
+       "pass"))
 _rule(MACHINE, "copy_ without non_blocking waits", "S33", "Copy JoinStream", "two_allocators; copy_that_blocks",
       (MACHINE_HOST + "_copy", "sync = not o.non_blocking and not o.raw",
        "sync = False"))
@@ -1106,5 +1108,5 @@ _rule(MACHINE, "a stream waits at a wait", "S20", "StreamWaitEvent WaitStream", 
        "elif False:"))
 
 # fmt: on
-RULES = tuple(_RULES)
+RULES = (*mutation_rules_language.RULES, *mutation_rules_meetings.RULES, *_RULES)
 """The table."""

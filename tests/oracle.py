@@ -19,6 +19,7 @@ from typing import Any
 import fencepost
 
 from oracle_composites import Composites, Hooks
+from oracle_meetings import free_async, released
 
 Entry = tuple[str, str, tuple[Any, ...]]
 """Thread, name of the operation's class in fencepost.model.program, its operands in the order of that class."""
@@ -161,6 +162,8 @@ class Thing:
 
 class Tensor(Thing):
     cursor = 0
+    imported = False
+    name = ""
 
     def __getitem__(self, key: Any) -> Any:
         return self._at(key) if self.depth is not None else Tensor(self.d, f"{self.text}/{part_text(key)}")
@@ -204,9 +207,19 @@ class Tensor(Thing):
     def release(self) -> None:
         assert self.held
         self.held = False
+        if self.imported:
+            self.d.current_stream().synchronize()
         self.d.world.do("Drop", self.text)
 
+    def free_async(self, stream: Any = None) -> None:
+        free_async(self, stream)
+
+    def shared_with(self, *processes: Any) -> Tensor:
+        return self
+
     def record_stream(self, stream: Thing) -> None:
+        if self.imported:
+            return
         self.d.world.do("RecordStream", self.text, stream.text)
 
     def take(self) -> Tensor:
@@ -216,7 +229,15 @@ class Tensor(Thing):
 
 
 class Event(Thing):
-    def record(self, stream: Any = None) -> None:
+    name = ""
+    gpu: int | None = None
+
+    def record(self, stream: Any = None, *, may_fail: bool = False) -> None:
+        where = stream or self.d.current_stream()
+        if may_fail and None not in (self.gpu, where.gpu) and self.gpu != where.gpu:
+            return  # S25
+        if may_fail and not self.d._open("Maybe", (f"record of {self.name or self.text.partition(chr(91))[0]} succeeds",)):
+            return
         self.d.world.do("Record", self.text, self.d._s(stream))
 
     def synchronize(self, *, time: Any = None) -> None:
@@ -230,6 +251,12 @@ class Event(Thing):
 
 
 class Stream(Thing):
+    gpu: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.text
+
     def __enter__(self) -> Stream:
         self.d._mine().streams.append(self)
         return self
@@ -246,6 +273,12 @@ class Stream(Thing):
     def record_event(self, event: Event) -> Event:
         event.record(self)
         return event
+
+    def write_value(self, flag: Any, value: int) -> None:
+        self.d.world.do("StoreFlag", flag.name, value, self.text)
+
+    def wait_value(self, flag: Any, value: int, reset: bool = False) -> None:
+        self.d.world.do("WaitFlag", flag.name, value, self.text, reset)
 
     def synchronize(self, *, time: Any = None) -> None:
         self.d.world.do("StreamSync", self.text, time)
@@ -284,6 +317,10 @@ class Queue:
         self.d.world.say("Get", self.name, tag, texts(values))
         got = Item(self.d._received(values))
         got.tag = tag
+        where = f"{self.name}[{tag}]" if tag else self.name
+        for position, value in enumerate(got):
+            if isinstance(value, Tensor):
+                value.name = where if len(got) == 1 else f"{where}.{position}"
         return got[0] if not self.tagged and len(got) == 1 else got
 
     def _ask(self, what: str, operands: tuple[Any, ...], test: Callable[[], bool]) -> bool:
@@ -394,6 +431,9 @@ class Lock:
         self.count -= got
         return got
 
+    def released(self) -> Any:
+        return released(self)
+
     def __enter__(self) -> None:
         self.acquire()
 
@@ -446,6 +486,7 @@ class Mine:
         self.streams: list[Stream] = []
         self.frames: list[list[Tensor]] = []
         self.choices: dict[str, Any] = {}
+        self.works: list[Any] = []
         self.serial = 0
         self.turn = 0
 
@@ -582,12 +623,17 @@ class Design(Composites):
     ) -> Stream:
         if blocking:
             self._hooks.blocking.append((name, self.default_stream(gpu).text))
-        return Stream(self, name, depth)
+        made = Stream(self, name, depth)
+        made.gpu = self._processes[-1].gpu if gpu is None else gpu
+        return made
 
     def event(self, name: str, depth: int | None = None, gpu: int | None = None) -> Event:
         if not self._inside():
-            return Event(self, name, depth)
+            made = Event(self, name, depth)
+            made.gpu = self._processes[-1].gpu if gpu is None else gpu
+            return made
         made = Event(self, self._serial())
+        made.name = name
         self.world.do("NewEvent", made.text)
         return made
 
@@ -724,7 +770,11 @@ class Design(Composites):
         def main() -> None:
             for turn in range(self.world.turns if kind == "loop" else 1):
                 mine.frames, mine.choices, mine.streams, mine.turn = [[]], {}, [], turn
+                mine.works = []
                 body(*([Pos(turn)] if body.__code__.co_argcount else []))
+                for work in mine.works:
+                    for tensor in work.held if work.open else ():
+                        tensor.record_stream(work.stream)
                 self._drop(mine.frames[0])
                 self.world.do("end of turn")
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from oracle_meetings import Meetings
+
 if TYPE_CHECKING:
     from oracle import Design, Stream
 
-STREAM_AT = {"Launch": 1, "Copy": 2, "Memset": 1, "Item": 1, "Record": 1, "StreamWaitEvent": 0, "WaitStream": 0}
+STREAM_AT = {"Launch": 1, "Copy": 2, "Memset": 1, "Item": 1, "Record": 1, "StreamWaitEvent": 0, "WaitStream": 0,
+             "Signal": 1, "Await": 1, "StoreFlag": 2, "WaitFlag": 2}  # fmt: skip
 """Operation -> which of its operands is the stream that it is enqueued on."""
 
 
@@ -149,26 +152,6 @@ class Agent:
         return handle
 
 
-class Communicator:
-    def __init__(self, design: Design, name: str, ranks: Any) -> None:
-        self.ranks = tuple(ranks)
-        self.mail = {(a, b): design.queue(f"{name} {a} to {b}", 2) for a in ranks for b in ranks if a != b}
-
-    def host_announce(self, rank: str) -> None:
-        for other in self.ranks:
-            if other != rank:
-                self.mail[rank, other].put()
-
-    def host_wait(self, rank: str) -> None:
-        for other in self.ranks:
-            if other != rank:
-                self.mail[other, rank].get()
-
-    def host_barrier(self, rank: str) -> None:
-        self.host_announce(rank)
-        self.host_wait(rank)
-
-
 class Streams:
     def __init__(self, design: Design, name: str, size: int) -> None:
         self.d, self.name, self.size, self.asked = design, name, size, 0
@@ -178,7 +161,7 @@ class Streams:
         return self.d.stream(f"{self.name} {(self.asked - 1) % self.size}")
 
 
-class Composites:
+class Composites(Meetings):
     """Methods of the executing `Design`."""
 
     def graph(self: Any, name: str) -> Graph:
@@ -186,9 +169,6 @@ class Composites:
 
     def agent(self: Any, name: str, queues: int = 1) -> Agent:
         return Agent(self, name, queues)
-
-    def communicator(self: Any, name: str, ranks: Any) -> Communicator:
-        return Communicator(self, name, ranks)
 
     def torch_streams(self: Any, name: str = "pool stream", size: int = 32) -> Streams:
         return Streams(self, name, size)

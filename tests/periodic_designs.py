@@ -19,9 +19,11 @@ import fencepost as fp
 Emit = Callable[[Any], None]
 
 
-def design(seed: int) -> Callable[..., fp.Design]:
-    """A random design function of `depth` and `lag`."""
+def design(seed: int, kinds: bool = False) -> Callable[..., fp.Design]:
+    """A random design function of `depth` and `lag`. With `kinds` every turn is of one of two kinds from its start on, so
+    that both have operations of their own, most of them equal; one statement is left out, or comes last, in one kind."""
     rng = random.Random(seed)
+    last_instead = random.Random(f"{seed} kinds").random() < 0.5
     by_cursor = rng.random() < 0.3
     takes = rng.choice((1, 1, 1, 2)) if by_cursor else 1
     loop_takes = by_cursor and rng.random() < 0.3
@@ -81,9 +83,13 @@ def design(seed: int) -> Callable[..., fp.Design]:
             stream = main[n] if rotating else main
             at: Any = n
             state: dict[str, Any] = {}
-            for number, what in enumerate(statements):
-                optional = choice and number == maybe_at and what not in ("fill", "record", "results")
-                if optional and d.choose("kind", ["usual", "other"]) == "other":
+            if kinds:
+                d.choose("kind", ["usual", "other"])
+            order = list(enumerate(statements))
+            for turn, (number, what) in enumerate(order):
+                optional = (choice or kinds) and number == maybe_at and what not in ("fill", "record", "results")
+                if optional and turn < len(statements) and d.choose("kind", ["usual", "other"]) == "other":
+                    order += [(number, what)] * (kinds and last_instead)
                     continue
                 if what == "fill":
                     for _ in range(lag if loop_takes else takes):
@@ -168,7 +174,7 @@ def design(seed: int) -> Callable[..., fp.Design]:
     return made
 
 
-def compare(seed: int, top: int = 3) -> tuple[str, list[str]]:
+def compare(seed: int, top: int = 3, kinds: bool = False) -> tuple[str, list[str]]:
     """The kind of condition that the design has ("exact", "unknown", "invalid"), and disagreements with the explorer."""
     from fencepost.model.events import DesignError as EmptyGet
     from fencepost.model.language.build import program_of
@@ -177,7 +183,7 @@ def compare(seed: int, top: int = 3) -> tuple[str, list[str]]:
     from fencepost.proofs.explore.search import Budget
     from fencepost.proofs.periodic.conditions import condition
 
-    function = design(seed)
+    function = design(seed, kinds)
     found = condition(function, ["depth", "lag"])
     wrong: list[str] = []
     for depth in range(1, top + 2):
@@ -202,19 +208,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", action="store_true", help="two kinds of turn in each")
     asked = parser.parse_args(arguments)
-    kinds: dict[str, int] = {}
+    verdicts: dict[str, int] = {}
     bad = 0
     for seed in range(asked.seed, asked.seed + asked.count):
         try:
-            kind, wrong = compare(seed)
+            kind, wrong = compare(seed, kinds=asked.kinds)
         except fp.DesignError as error:
             kind, wrong = f"no design: {error}", []
-        kinds[kind] = kinds.get(kind, 0) + 1
+        verdicts[kind] = verdicts.get(kind, 0) + 1
         for line in wrong:
             bad += 1
             print(line, flush=True)
-    print(kinds, "disagreements:", bad)
+    print(verdicts, "disagreements:", bad)
     return 1 if bad else 0
 
 

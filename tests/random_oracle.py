@@ -44,6 +44,11 @@ def random_run(
     again = rng.choice((0.3, 0.9))
     while len(done) < steps:
         movable = [t for t in threads if player.enabled(t)]
+        device = player.device_steps()
+        if device and (not movable or rng.random() < 0.4):
+            done.append(rng.choice(device))
+            player.step(done[-1])
+            continue
         if not movable:
             break
         t = last if last in movable and rng.random() < stick else rng.choices(movable, [weights[x] for x in movable])[0]
@@ -81,7 +86,7 @@ def every_run(program: p.Program, depth: int, limit: int, world: World = BARE_CU
     stack: list[tuple[events.Player, list[Step]]] = [(events.Player(program, *world), [])]
     while stack and limit > 0:
         player, done = stack.pop()
-        options: list[Step] = []
+        options: list[Step] = list(player.device_steps()) if len(done) < depth else []
         for t in range(len(program.threads)) if len(done) < depth else ():
             if not player.enabled(t):
                 continue
@@ -167,10 +172,15 @@ def decide(program: p.Program, states: int = 1500, seconds: float = 10.0, world:
     from fencepost.proofs.explore.compile import Unsupported
     from fencepost.proofs.explore.locations import locations
     from fencepost.proofs.explore.search import Budget, OutOfBudget
+    from fencepost.proofs.explore.state import Beyond
 
     checker = Checker(program, *world, Budget(states, seconds), False, (), False)
     try:
-        checker._explore(None)
+        try:
+            checker._explore(None)
+        except Beyond as error:
+            checker.unsure.append(str(error))
+            checker.unbounded = True
         for location in locations(program):
             checker._location(location)
     except events.DesignError as error:
@@ -181,7 +191,9 @@ def decide(program: p.Program, states: int = 1500, seconds: float = 10.0, world:
         return Decision("unsupported", str(error))
     kinds = {repr(s.location): frozenset(h.kind for h in reach.hazards) for s, reach in checker.reached}
     if checker._refuting():
-        return Decision("refuted", "", kinds)
+        return Decision("refuted", "", {} if checker.unbounded else kinds)
+    if checker.unbounded:
+        return Decision("unsupported", checker.unsure[0])
     if checker.unsure:
         return Decision("unknown", checker.unsure[0], kinds)
     for search, reach in checker.reached:
@@ -223,7 +235,7 @@ def disagreement(
             return f"WRONG PROOF: {bad[0]}"
     if decision.word == "design error" and not reaches_error(program, rng, world):
         count["design error that no random run reaches"] += 1
-    if decision.word in ("budget", "design error", "unsupported"):
+    if decision.word in ("budget", "design error", "unsupported") or not decision.kinds:
         return None
     for sliced, reduce in ((False, True), (True, False)):
         if rng.random() < 0.6:
@@ -338,9 +350,10 @@ def show(program: p.Program) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
+def main(generate: Callable[[random.Random], p.Program] | None = None) -> int:
     """A long campaign of random programs: counts, and every disagreement made small."""
-    from random_programs import generate
+    if generate is None:
+        from random_programs import generate
 
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--count", type=int, default=1000)

@@ -417,3 +417,38 @@ def test_no_certificate_for_a_hazard(tmp_path: Path) -> None:
     with pytest.raises(writing.NoCertificate, match="slot: read at"):
         writing.write_certificate(str(tmp_path / "x"), program, CUDA)
     assert not (tmp_path / "x").exists()
+
+
+# ---------------------------------------------------------------- labels
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        (lambda data: None, None),
+        (lambda data: data["parameters"].update(depth=6), "with depth=6, capacity=1 gives another one"),
+        (lambda data: data.update(variant="a ring of 6 behind a queue of capacity 4"), "declares no 'a ring of 6"),
+    ],
+    ids=["as written", "a parameter", "the variant"],
+)
+def test_labels_are_compared_with_the_design(
+    change: Callable[[dict[str, Any]], Any], wrong: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Parameters, variant and name are labels, and said to be; `--against` traces the design and compares them."""
+    folder = tmp_path / "certificate"
+    program = program_of(*HAND_OVER)
+    label = "a ring of 3 behind a queue of capacity 1"
+    writing.write_certificate(str(folder), program, CUDA, variant=label, parameters=HAND_OVER[1])
+    edit_manifest(change)(folder)
+    assert run(["verify", str(folder), "--solver", "z3"]) == 0
+    assert "a label: nothing checks it" in " ".join(capsys.readouterr().out.split())
+    assert run(["verify", str(folder), "--solver", "z3", "--against", "designs/ring.py"]) == (0 if wrong is None else 1)
+    said = " ".join(capsys.readouterr().out.split())
+    assert wrong is None or wrong in said
+    assert ("FAILS" in said) == (wrong is not None)
+
+
+def test_a_target_that_is_none(originals: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, exit code 2."""
+    assert run(["verify", originals["ring"], "--against", "designs/nothing.py"]) == 2
+    assert "designs/nothing.py" in capsys.readouterr().err

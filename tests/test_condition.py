@@ -30,6 +30,17 @@ def test_conditions_agree_with_the_explorer_on_random_designs(first: int) -> Non
     assert kinds.count("exact") >= 5
 
 
+@pytest.mark.parametrize("first", range(0, 16, 8))
+def test_conditions_agree_where_every_turn_is_of_one_of_two_kinds(first: int) -> None:
+    """Both kinds have operations of their own, most of them equal, now and then in another order."""
+    found = []
+    for seed in range(first, first + 8):
+        kind, wrong = compare(seed, top=2, kinds=True)
+        found.append(kind)
+        assert not wrong
+    assert found.count("exact") >= 3
+
+
 @pytest.mark.parametrize("seed", [1173])
 def test_disagreements_that_were_found(seed: int) -> None:
     """1173: streams in rotation that wait for each other across steps have more exact distances than their periods."""

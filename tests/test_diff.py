@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -366,3 +367,57 @@ def test_two_hundred_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     code, text = diff("many.py", "fewer.py")
     assert code == 0
     assert text.count("  went ") == 1
+
+
+def test_a_variant_that_only_moved_is_decided_once(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two lines more above the design: one answer for both sides, told with the lines of each."""
+    from fencepost.diff import compare
+
+    asked: list[str] = []
+    decided = compare._decided
+
+    def spy(question: Any) -> Any:
+        asked.append(question[0].title)
+        return decided(question)
+
+    monkeypatch.setattr(compare, "_decided", spy)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    commit(repository, BOTH_GONE)
+    git(repository, "branch", "-f", "main")
+    commit(repository, "\n\n" + BOTH_GONE)
+    code, text = diff("--git", "main..change", "designs_of_engine/", "--format", "json")
+    assert code == 0
+    pairs = json.loads(text)["pairs"]
+    assert sorted(asked) == sorted(pair["variant"] for pair in pairs)
+    refuted = [pair for pair in pairs if pair["after"]["verdict"] == "refuted"]
+    for pair in refuted:
+        old, new = (pair[side]["hazards"][0]["second"]["places"][-1]["line"] for side in ("before", "after"))
+        assert new == old + 2
+    assert refuted and not any(pair["changes"] for pair in pairs)
+
+
+def test_a_hang_whose_lines_moved_is_no_new_one(tmp_path: Path) -> None:
+    """A hang is known by its name; its sentence has lines, which move."""
+    hanging = textwrap.dedent(
+        """
+        import fencepost as fp
+
+        def hangs() -> fp.Design:
+            d = fp.Design("hangs")
+            full = d.queue("full", capacity=1, item=(fp.EVENT,))
+            x = d.pinned("x")
+
+            @d.loop("worker")
+            def step() -> None:
+                x.write()
+                full.put(d.event("e"))
+
+            return d
+        """
+    )
+    (tmp_path / "one.py").write_text(hanging)
+    (tmp_path / "two.py").write_text("\n\n" + hanging)
+    code, text = diff(str(tmp_path / "one.py"), str(tmp_path / "two.py"))
+    assert code == 0 and "hangs                    same" in text, text

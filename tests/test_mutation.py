@@ -12,11 +12,15 @@ from types import FunctionType
 import pytest
 from fencepost.model import effects, program
 from fencepost.model.events.hosts import HostOperations
+from fencepost.model.events.meetings import Meetings
 from fencepost.model.events.questions import HostTests
 from fencepost.model.events.references import References
 from fencepost.model.events.state import Player
 from fencepost.proofs.explore.compile import ThreadCompiler
 from fencepost.proofs.explore.memory import LocationRules
+from fencepost.proofs.explore.pending import Device
+from fencepost.proofs.explore.pending_calls import MeetingCompiler
+from fencepost.proofs.explore.pending_memory import MeetingRules
 
 from mutation import (
     EVENTS,
@@ -116,7 +120,12 @@ HARMLESS = {
     "self._add(thread, *self._ordered)": "the order of calls, for feasibility only",
     "self.clocks.absorb(thread, clock)": "of `_join`, which is switched off at its callers",
     "self.seen[key] = now if before is None else merged(before, now)": "of `_add`, which is switched off at its callers",
-    "self.clocks.sync(thread, self.clocks.snapshot(fifo), fifo)": "of `_join_fifo`, which is switched off at its callers",
+    "self.clocks.sync(step.thread, self.clocks.snapshot(fifo), fifo)": "of `_join_fifo`, which is switched off at its callers",
+    'self._join(fifo, ("order", ("word", o.flag)))': "the order of meetings, for feasibility only",
+    'self._add(agent, ("order", ("word", o.flag)))': "the order of meetings, for feasibility only",
+    'self._join(fifo, ("order", ("channel", o.channel)))': "the order of meetings, for feasibility only",
+    'self._add(fifo, ("order", ("channel", o.channel)))': "the order of meetings, for feasibility only",
+    "self.clocks.absorb(fifo, self.taken[o.channel][-room])": "room in a channel, for feasibility only",
     "s.queues[k] = (items, free, last_get, every | s.tb[t])": "a test before a test: they could come in the other order",
     "s.streams[stream] |= s.tb[self.t]": "at the free: whoever gets the block comes after the free itself",
 }
@@ -152,8 +161,8 @@ def _touched(where: str, statement: str) -> bool:
 
 
 @pytest.mark.parametrize(("classes", "marks", "joins"), [
-    ((ThreadCompiler, LocationRules), BITS, "|"),
-    ((Player, HostOperations, HostTests, References), CLOCKS, "("),
+    ((ThreadCompiler, LocationRules, Device, MeetingCompiler, MeetingRules), BITS, "|"),
+    ((Player, HostOperations, HostTests, References, Meetings), CLOCKS, "("),
 ], ids=["explorer", "events"])  # fmt: skip
 def test_every_line_that_makes_an_edge_is_in_the_table(
     classes: tuple[type, ...], marks: tuple[str, ...], joins: str

@@ -12,7 +12,7 @@ from fencepost.model.events import state as concrete
 from fencepost.model.operations import RULES
 from fencepost.model.operations.reference import render
 from fencepost.model.operations.registry import QUESTIONS
-from fencepost.proofs.explore.compile import ThreadCompiler
+from fencepost.proofs.explore.pending_calls import MeetingCompiler
 
 ROOT = Path(__file__).resolve().parent.parent
 OPERATIONS = typing.get_args(program.Operation)
@@ -33,7 +33,7 @@ def test_every_question_has_a_rule() -> None:
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_the_explorer_reads_every_effect(effect: type) -> None:
     """One method per effect."""
-    assert callable(getattr(ThreadCompiler, "_" + effect.__name__.lower(), None))
+    assert callable(getattr(MeetingCompiler, "_" + effect.__name__.lower(), None))
 
 
 @pytest.mark.parametrize("effect", EFFECTS)

@@ -25,6 +25,7 @@ from fencepost.model.answer import (
     Run,
     Step,
 )  # fmt: skip
+from fencepost.report import text as report
 from fencepost.report import write
 from fencepost.report.lanes import MOST_ROWS, lanes
 from fencepost.report.words import Words, missing_edge
@@ -132,6 +133,26 @@ def test_lines_fit_columns(monkeypatch: pytest.MonkeyPatch, width: str) -> None:
     monkeypatch.setenv("COLUMNS", width)
     lines = text([outcome(refuted()), outcome(proved(), guard=True)], verbose=True).splitlines()
     assert max(map(len, lines)) <= int(width)
+
+
+def test_the_table_of_a_pipe_is_the_one_that_rich_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = " ".join(f"word{n}" * (n % 3 + 1) for n in range(20))
+    outcomes = [
+        outcome(refuted(), label=label, design=f"engine::{design}", expected=expected)
+        for design, label, expected in (
+            ("refill", None, None), ("refill", long, REFUTED), ("refill", "x" * 150, PROVED), ("other", "\u5bbd " * 40, UNKNOWN),
+            ("other", "short", None),
+        )
+    ] + [outcome(None, error="no answer")]  # fmt: skip
+    drawn = 0
+    for width in range(30, 180, 7):
+        monkeypatch.setenv("COLUMNS", str(width))
+        plain = text(outcomes)
+        with monkeypatch.context() as patch:
+            patch.setattr(report, "_plain_table", lambda *_: None)
+            assert plain == text(outcomes)
+        drawn += report._plain_table(outcomes, report.console_for(io.StringIO())) is not None
+    assert drawn > 5
 
 
 def test_a_pipe_gets_no_escapes_and_no_trailing_table_borders() -> None:

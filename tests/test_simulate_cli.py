@@ -65,6 +65,35 @@ def test_what_is_not_as_declared_fails(capsys, tmp_path):
     assert run(["check", str(tmp_path / "wrongly_declared.py"), "--engine", "simulate"]) == 1
 
 
+def test_a_declared_proof_is_neither_confirmed_nor_contradicted(capsys):
+    """`check --engine simulate` found nothing: exit code 3, and nothing counts as not declared. A refutation that it misses does."""
+    arguments = ["check", RING, "--engine", "simulate", "--steps", "2"]
+    assert run([*arguments, "-k", "depth equals the results outstanding"]) == 3
+    out = capsys.readouterr().out
+    assert "no wrong value in 500 runs" in " ".join(out.split()) and "0 not as declared" in out
+    assert run([*arguments, "-k", "8 outstanding, 7 deep", "--budget", "0.001"]) in (0, 1)  # by what 2 turns can show
+
+
+def test_who_waits_for_ever_is_said(capsys, tmp_path):
+    (tmp_path / "hangs.py").write_text(
+        "import fencepost as fp\n"
+        "def hangs() -> fp.Design:\n"
+        "    d = fp.Design('hangs')\n"
+        "    x, s, f = d.pinned('x'), d.stream('s'), d.device_flag('f')\n"
+        "    @d.script('t')\n"
+        "    def step():\n"
+        "        s.wait_value(f, 1)\n"
+        "        d.launch('k', writes=[x], stream=s)\n"
+        "        s.synchronize()\n"
+        "        x.read()\n"
+        "    return d\n"
+    )
+    code, out, _ = said(capsys, str(tmp_path / "hangs.py"), "--unguided", "--examples", "5")
+    words = " ".join(out.split())
+    assert code == 3 and "t, in step 0, waits for ever for the work in 's'" in words
+    assert "stream s, for step 0 of t, waits for ever for 'f' to be 1; it is 0" in words
+
+
 def test_hypothesis_chooses_parameters(capsys):
     code, out, _ = said(capsys, RING, "--over", "depth=1..4", "--set", "outstanding=3", "--examples", "300")
     assert code == 1 and "wrong value (WAR slot)" in out and "(Hypothesis)" in " ".join(out.split())

@@ -191,6 +191,12 @@ class Walker:
         if isinstance(o, p.CounterAdd):
             self.counters[o.counter] = self.counters.get(o.counter, 0) + o.amount
             return (self.name(o.counter), o.amount)
+        if isinstance(o, (p.Signal, p.Await)):
+            return (self.name(o.channel), text(o.stream), o.tag)
+        if isinstance(o, p.StoreFlag):
+            return (self.name(o.flag), o.value, text(o.stream))
+        if isinstance(o, p.WaitFlag):
+            return (self.name(o.flag), o.value, text(o.stream), o.reset)
         assert isinstance(o, p.CounterWait)
         return (self.name(o.counter), o.value + (self.turn[t] if o.per_turn else 0))
 

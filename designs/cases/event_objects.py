@@ -10,7 +10,13 @@ from typing import Literal
 import fencepost as fp
 
 
-@fp.variant("before: one event, re-recorded each step", fp.PROVED, events="one")
+@fp.variant(
+    "before: one event, re-recorded each step",
+    fp.PROVED,
+    hang="over-wait output copied",
+    fix="after: a new event per step",
+    events="one",
+)
 @fp.variant("after: a new event per step", fp.PROVED, events="per step")
 def case_52_vllm_39115(events: Literal["one", "per step"] = "one") -> fp.Design:
     """Case 52, vllm-project/vllm#39115: one event is recorded again for each step's output copy.
@@ -19,8 +25,8 @@ def case_52_vllm_39115(events: Literal["one", "per step"] = "one") -> fp.Design:
     and waits for more than it needs.
     """
     d = fp.Design("vllm#39115")
-    ids, output = d.device("sampled ids"), d.pinned("output", depth=2)
-    slots = d.cursor("output slot", 2)
+    ids, output = d.device("sampled ids"), d.pinned("output", depth=3)
+    slots = d.cursor("output slot", 3)
     shared = d.event("output copied")
     copy = d.stream("copy")
     results = d.queue("results", capacity=1, item=(fp.EVENT, fp.INDEX))
@@ -35,10 +41,12 @@ def case_52_vllm_39115(events: Literal["one", "per step"] = "one") -> fp.Design:
         copied = shared if events == "one" else d.event("copied")
         copied.record(copy)
         results.put(copied, slot)
-        if results.full():
-            done, ready = results.get()
-            done.synchronize()
-            output[ready].read()
+
+    @d.loop("output thread")
+    def output_thread() -> None:
+        done, ready = results.get()
+        done.synchronize()  # when it comes late, the next step's record is the latest
+        output[ready].read()
 
     return d
 
@@ -46,32 +54,39 @@ def case_52_vllm_39115(events: Literal["one", "per step"] = "one") -> fp.Design:
 @fp.variant(
     "before: the record fails and is ignored",
     fp.REFUTED,
-    hazard="WAW slab",
+    hazard="WAR slab",
     fix="after: an event of the stream's device",
-    record=False,
 )
-@fp.variant("after: an event of the stream's device", fp.PROVED, record=True)
-@fp.variant("after: fail closed, wait on the host", fp.PROVED, record=False, fail_closed=True)
-def case_54_cucascade_189(record: bool = False, fail_closed: bool = False) -> fp.Design:
+@fp.variant(
+    "the record fails sometimes",
+    fp.REFUTED,
+    hazard="WAR slab",
+    fix="after: an event of the stream's device",
+    event_gpu=1,
+    may_fail=True,
+)
+@fp.variant("after: an event of the stream's device", fp.PROVED, event_gpu=1, may_fail=False)
+@fp.variant("after: fail closed, wait on the host", fp.PROVED, fail_closed=True)
+def case_54_cucascade_189(event_gpu: int = 0, may_fail: bool = True, fail_closed: bool = False) -> fp.Design:
     """Case 54, NVIDIA/cuCascade#189: an event of another device cannot be recorded, and the slab counts as ordered.
 
     A model of the reported mechanism (S25). It exists because the error is ignored in release builds: the slab goes back
-    with an event that was never recorded, on which every wait returns at once (S18).
+    with an event that was never recorded, on which every wait returns at once (S18). Without `may_fail` a record on another
+    device is no design at all, but an error that names the rule.
     """
     d = fp.Design("cuCascade#189")
     slabs = d.pool("slab", size=1, of="device")
-    streams = [d.stream("stream a"), d.stream("stream b")]
+    streams = [d.stream("stream a", gpu=1), d.stream("stream b", gpu=1)]
+    events = [d.event("used a", gpu=event_gpu), d.event("used b", gpu=event_gpu)]
 
     @d.loop("allocator user")
     def step() -> None:
-        for number, stream in enumerate(streams):
+        for stream, used in zip(streams, events, strict=True):
             slab = slabs.take()
-            d.launch(f"fill {number}", writes=[slab], stream=stream)
-            d.launch(f"use {number}", reads=[slab], stream=stream)
-            used = d.event(f"used {number}")
-            if record:
-                used.record(stream)
-            elif fail_closed:
+            d.launch(f"fill on {stream.name}", writes=[slab], stream=stream)
+            d.launch(f"use on {stream.name}", reads=[slab], stream=stream)
+            used.record(stream, may_fail=may_fail)
+            if fail_closed:
                 stream.synchronize()
             slabs.give(slab, after=used)
 

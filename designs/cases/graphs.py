@@ -5,6 +5,8 @@ Each design is a model of the reported mechanism, with the number that it has in
 
 from __future__ import annotations
 
+from typing import Literal
+
 import fencepost as fp
 
 
@@ -132,36 +134,33 @@ def case_36_pytorch_193402(own: bool = False) -> fp.Design:
     fix="after: a counter in device memory",
 )
 @fp.variant("after: a counter in device memory", fp.PROVED, counter="device memory")
-def case_38_aiter_3928(counter: str = "baked") -> fp.Design:
+def case_38_aiter_3928(counter: Literal["baked", "device memory"] = "baked") -> fp.Design:
     """Case 38, ROCm/aiter#3928 (and microsoft/mscclpp#502): the round's number is baked into a captured kernel.
 
-    A model of the reported mechanism. It exists because host arithmetic does not run at replay: the waiter compares with
-    the first round's number for ever, so from the second replay on it waits for nothing. A wait that holds in every round
-    is an event that the host orders before each replay; one that holds in the first only is one before the loop.
+    A model of the reported mechanism (S118). It exists because host arithmetic does not run at replay: the waiter compares with
+    the first round's number for ever, and the flag has that value from the first round on, so from the second replay
+    on it waits for nothing. With a counter in device memory each round consumes its own signal: here, a wait that resets.
     """
     d = fp.Design("aiter#3928")
     data, result = d.device("peer data"), d.device("result")
     peer, stream = d.stream("peer"), d.stream("stream")
-    arrived, used = d.event("arrived"), d.event("used")
+    flag, used = d.device_flag("round"), d.event("used")
     reduce = d.graph("all-reduce")
-    started = d.cell("first round passed", item=())
 
     @d.setup
     def capture() -> None:
         with reduce.capture(stream):
+            stream.wait_value(flag, 1, reset=counter == "device memory")
             d.launch("all-reduce", reads=[data], writes=[result])
 
     @d.loop("rank", stream=stream)
     def step() -> None:
         peer.wait_event(used)
         d.launch("peer writes", writes=[data], stream=peer)
-        arrived.record(peer)
-        if counter == "device memory":
-            stream.wait_event(arrived)
-        elif started.empty():
-            started.set()
-            stream.wait_event(arrived)
+        peer.write_value(flag, 1)
         reduce.replay()
         used.record()
+        used.synchronize()
+        peer.synchronize()
 
     return d

@@ -282,11 +282,11 @@ def case_c20_rtx6kpro_47(load_waits: bool = False) -> fp.Design:
     orders them (S135): a message that arrived orders the hosts, not the devices.
     """
     d = fp.Design("rtx6kpro#47")
-    block = d.device("shared block")
     ready = d.queue("ready", capacity=1, item=(fp.EVENT,))
     stored = d.queue("stored", capacity=1, item=(fp.EVENT,))
     with d.process("sender"):
         produce = d.stream("produce")
+        block = d.device("shared block").shared_with("receiver")
     with d.process("receiver"):
         load = d.stream("load")
 

@@ -336,19 +336,24 @@ def case_c25_vllm_54269(ranks: int = 2, guard: bool = False) -> fp.Design:
     symptom is a hang without an error text, the cause is this race.
     """
     d = fp.Design("vllm#54269")
+    group = d.communicator("dp", [f"rank {r}" for r in range(ranks)])
 
     def rank(r: int) -> None:
         inputs, inputs_gpu = d.pinned(f"inputs of rank {r}" if r else "inputs"), d.device(f"inputs gpu {r}")
-        prepared = d.event(f"prepared {r}")
+        hidden = d.device(f"hidden states {r}")
+        prepared, resolved = d.event(f"prepared {r}"), d.event(f"resolved {r}", depth=2)
 
         @d.loop(f"rank {r}")
-        def step() -> None:
+        def step(n: fp.Turn) -> None:
             if guard:
                 prepared.synchronize()
             inputs.write()
             inputs_gpu.copy_(inputs, non_blocking=True)
             prepared.record()
-            d.launch("collective", reads=[fp.read(inputs_gpu, harm="shape")])
+            d.launch("forward", reads=[fp.read(inputs_gpu, harm="shape")], writes=[hidden])
+            group.all_reduce(hidden)
+            resolved[n - 1].synchronize()  # the step before is awaited, one is in flight
+            resolved[n].record()
 
     for r in range(ranks):
         with d.process(f"rank {r}", gpu=r):

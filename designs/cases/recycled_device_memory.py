@@ -211,24 +211,21 @@ def case_21_cuda_jl_778(
     """Case 21, JuliaGPU/CUDA.jl#778: a finaliser frees an array in the order of an unrelated stream.
 
     A model of the reported mechanism. It exists because the collector runs at any time in any task: here a thread of its
-    own, which gets what is garbage from a queue and frees in the order of its stream. Two tasks share the allocator.
+    own, which frees what is garbage in the order of its stream. Two tasks share the allocator.
     """
     d = fp.Design("CUDA.jl#778")
-    memory = d.pool("array", size=2, of="device")
-    garbage = d.queue("unreachable", capacity=2, item=(fp.MEMORY,))
+    garbage = d.queue("unreachable", capacity=1, item=(fp.MEMORY,))
     tasks = [d.stream("stream of task 1"), d.stream("stream of task 2")]
-    collector = d.stream("finaliser stream")
+    idle = d.stream("finaliser stream")
 
     def task(name: str, stream: fp.Stream) -> None:
         @d.loop(name, stream=stream)
         def compute() -> None:
-            array = memory.take()
+            array = d.malloc_async("array")
             d.launch("fill", writes=[array])
             d.launch("kernel", reads=[array], writes=[array])
             if free == "own stream":
-                done = d.event("freed on the own stream")
-                done.record()
-                memory.give(array, after=done)
+                array.free_async()
             else:
                 garbage.put(array)
 
@@ -237,17 +234,15 @@ def case_21_cuda_jl_778(
 
     if free != "own stream":
 
-        @d.loop("collector", stream=collector)
+        @d.loop("collector", stream=idle)
         def finalise() -> None:
             array = garbage.get()
             if free == "blocking":
                 d.synchronize()
             if free == "waits for all":
                 for stream in tasks:
-                    collector.wait_stream(stream)
-            freed = d.event("freed")
-            freed.record()
-            memory.give(array, after=freed)
+                    idle.wait_stream(stream)
+            array.free_async()
 
     return d
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 
 import click
+from fencepost.commands.options import Real
+from fencepost.errors import InputError
 
 
 @click.command()
@@ -12,7 +14,7 @@ import click
 @click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="A parameter of the one design; repeatable.")
 @click.option("-k", "keyword", metavar="TEXT", help="Only variants whose target or label contains TEXT.")
 @click.option("--gate", default="auto", help="auto, memory (stream memory operations) or sleep (a delay kernel).")
-@click.option("--watchdog", type=click.FloatRange(1, 100), default=20.0, metavar="MS", help="Opens all gates after (20).")
+@click.option("--watchdog", type=Real(1, 100), default=20.0, metavar="MS", help="Opens all gates after (20).")
 @click.option("--json", "as_json", is_flag=True, help="Write the evidence to standard output.")
 @click.option("--evidence", metavar="FILE", help="Write the evidence file: machine, versions, hashes, counts.")
 @click.option("--dry-run", is_flag=True, help="No GPU: run the attacks on the emulated one.")
@@ -35,7 +37,7 @@ def attack(
     """Attack proofs on a real GPU: for every protected pair, hold the first access back and drive on.
 
     Exit code 0: no wrong value, and the host waited where the model says. 1: a wrong value (a wrong proof), or a wait
-    elsewhere. 2: usage or input error, no GPU, no gates.
+    elsewhere. 2: usage or input error, no GPU, no gates, no memory left on the GPU.
     """
     from fencepost import gpu
     from fencepost.gpu_validate.files import dump
@@ -55,6 +57,8 @@ def attack(
         for subject, plans in planned:
             row = run(subject, plans, machine.make)
             rows.append(row)
+            if len(subjects) == 1 and row.error is not None:
+                raise InputError(f"{subject.title}: {row.error}")
             if not as_json:
                 for line in gpu.attack_text(row, verbose or len(subjects) == 1):
                     click.echo(line)

@@ -6,8 +6,8 @@ import sys
 import time
 
 import click
-from fencepost.commands.options import Progress, known, known_format
-from fencepost.engines import known_engine
+from fencepost.commands.options import SECONDS, Progress, known, known_format
+from fencepost.engines import MOST_STEPS, known_engine
 from fencepost.errors import InputError
 
 
@@ -23,11 +23,11 @@ def _engine(_context: click.Context, _option: click.Parameter, value: str) -> st
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: chosen by the number of questions).")
 @click.option("--format", "format_", default="text", callback=known_format, help="text, json, markdown or github.")
 @click.option("--engine", default="explore", callback=_engine, help="explore (the default, exact), smt, simulate, all.")
-@click.option("--steps", type=click.IntRange(1), metavar="K", help="Turns per loop thread, for a bounded engine.")
+@click.option("--steps", type=click.IntRange(1, MOST_STEPS), metavar="K", help="Turns per loop thread, for a bounded engine.")
 @click.option("--strict", is_flag=True, help="Refute also on hazards that change no value.")
 @click.option("--environment", callback=known("environment"), help="A constraint of a debug run; see docs/answers.md.")
 @click.option("--platform", callback=known("platform"), help="What vendors disagree on: cuda (the default), rocm, ...")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Give up as unknown after.")
+@click.option("--budget", type=SECONDS, metavar="SECONDS", help="Give up as unknown after (120).")
 @click.option("--certificate", metavar="DIR", help="Write the proof of every proved answer to this folder; see verify.")
 @click.option("-v", "--verbose", is_flag=True, help="Every answer in full, also when it is as declared.")
 def check(

@@ -6,6 +6,7 @@ import os
 import sys
 
 import click
+from fencepost.commands.options import SECONDS
 from fencepost.errors import InputError
 
 
@@ -22,7 +23,7 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
 @click.option("--least", "least_of", metavar="NAME", help="The least safe value, if every greater one is proved safe.")
 @click.option("--at", "ats", metavar="A=4,B=2", multiple=True, help="The margin of these values; repeatable.")
 @click.option("--grid", type=click.IntRange(0), metavar="N", help="Ask the explorer up to N of each (0: not at all).")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=4.0, metavar="SECONDS",
+@click.option("--timeout", type=SECONDS, default=4.0, metavar="SECONDS",
               help="For one question to the solver (default 4).")  # fmt: skip
 @click.option("--format", "format_", default="text", callback=_format, help="text or json.")
 def condition(

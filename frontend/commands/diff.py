@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from fencepost.commands.options import known, known_format
+from fencepost.commands.options import SECONDS, known, known_format
 from fencepost.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--fail-on", metavar="HARM,...", help="Harms that count: address, value, shape, quality (default: all).")
 @click.option("--environment", callback=known("environment"), help="A constraint of a debug run, on both sides.")
 @click.option("--platform", callback=known("platform"), help="What vendors disagree on, on both sides.")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Give up on a variant after.")
+@click.option("--budget", type=SECONDS, metavar="SECONDS", help="Give up on a variant after.")
 @click.option("--format", "format_", default="text", callback=known_format, help="text, json, markdown or github.")
 def diff(
     targets: tuple[str, ...],
@@ -65,14 +65,19 @@ def diff(
         sides = _sides(targets, revisions, staged, bool(befores or afters), folder)
         names = (sides[0][0], sides[1][0])
 
-        def entries(defaults: bool = False) -> list[tuple[Entry, ...]]:
+        def entries(defaults: bool = False, at_work: bool = False) -> list[tuple[Entry, ...]]:
             builds = [
                 Build(side, Request(str(root), spelled, (*sets, *own), keyword, environment, platform, defaults), folder / "out")
                 for (side, root, spelled), own in zip(sides, (befores, afters), strict=True)
             ]
+            if at_work:
+                # While both sides are built.
+                import fencepost.proofs.check
+                import fencepost.proofs.judge
+                import fencepost.report.text  # noqa: F401
             return [build.result() for build in builds]
 
-        before, after = entries()
+        before, after = entries(at_work=True)
         if befores or afters:
             # The same design under other parameters: one pair, whatever was set.
             before, after = _untitled(before), _untitled(after)

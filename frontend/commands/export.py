@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 from fencepost.commands.options import known
+from fencepost.engines import MOST_STEPS
 from fencepost.errors import InputError
 
 STEPS = 3
@@ -17,7 +18,7 @@ STEPS = 3
 @click.argument("target", metavar="TARGET")
 @click.option("--promela", is_flag=True, help="A Promela model for SPIN.")
 @click.option("--smt2", is_flag=True, help="SMT-LIB for any solver: sat is a hazard.")
-@click.option("--steps", type=click.IntRange(1), default=STEPS, metavar="K", help=f"Turns per loop thread (default {STEPS}).")
+@click.option("--steps", type=click.IntRange(1, MOST_STEPS), default=STEPS, metavar="K", help=f"Turns per loop thread (default {STEPS}).")
 @click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="A parameter of the design; repeatable.")
 @click.option("-k", "keyword", metavar="TEXT", help="With the parameters of the one variant that contains TEXT.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write there instead of to standard output.")

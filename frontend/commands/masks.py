@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
-from fencepost.commands.options import known
+from fencepost.commands.options import SECONDS, known
 from fencepost.errors import InputError
 
 
@@ -14,7 +14,7 @@ from fencepost.errors import InputError
 @click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="A parameter of the one design; repeatable.")
 @click.option("-k", "keyword", metavar="TEXT", help="The variants whose target or label contains TEXT.")
 @click.option("--platform", callback=known("platform"), help="What vendors disagree on: cuda (the default), rocm, ...")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), default=60.0, metavar="SECONDS", help="For each question.")
+@click.option("--budget", type=SECONDS, default=60.0, metavar="SECONDS", help="For each question.")
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: the number of processors).")
 def masks(
     targets: tuple[str, ...], sets: tuple[str, ...], keyword: str | None, platform: str | None, budget: float,

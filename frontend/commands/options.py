@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Any
 
 import click
 from fencepost.errors import InputError
+
+
+class Real(click.FloatRange):
+    """A number in a range; `nan` is in none, though it passes every comparison that would refuse it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number.", param, ctx)
+        return number
+
+
+SECONDS = Real(0, min_open=True)
+"""What `--budget` and `--timeout` take."""
 
 
 def known_format(_context: click.Context, _option: click.Parameter, value: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
-from fencepost.commands.options import Progress, known
+from fencepost.commands.options import SECONDS, Progress, known
 from fencepost.errors import InputError
 
 
@@ -20,7 +20,7 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
 @click.option("--over", "overs", metavar="W1,W2,depth=1..4", multiple=True, required=True, help="The open points.")
 @click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="A parameter that stays as it is; repeatable.")
 @click.option("--platform", callback=known("platform"), help="What vendors disagree on: cuda (the default), rocm, ...")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For each combination.")
+@click.option("--budget", type=SECONDS, metavar="SECONDS", help="For each combination.")
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: chosen by the number of questions).")
 @click.option("--format", "format_", default="text", callback=_format, help="text or json.")
 def plan(

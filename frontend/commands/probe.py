@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from fencepost.commands.options import Real
 from fencepost.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("-k", "keyword", metavar="TEXT", help="Only rules whose number or text contains TEXT.")
 @click.option("--list", "listing", is_flag=True, help="Name the probes and what the rules say; needs no GPU.")
-@click.option("--watchdog", type=click.FloatRange(1, 1000), default=20.0, metavar="MS", help="Opens all gates after (20).")
+@click.option("--watchdog", type=Real(1, 1000), default=20.0, metavar="MS", help="Opens all gates after (20).")
 @click.option("--profile", metavar="FILE", help="Write the platform profile that check --platform reads.")
 @click.option("--name", default="measured", help="The profile's name (measured).")
 @click.option("--json", "as_json", is_flag=True, help="Write the profile to standard output.")
@@ -23,7 +24,7 @@ def probe(
 ) -> int:
     """Measure the rules of docs/semantics.md on the GPU at hand, one small experiment each.
 
-    Exit code 0: every rule that was measured is as expected. 1: one is not. 2: usage error, no GPU, no gates.
+    Exit code 0: every rule that was measured is as expected. 1: one is not. 2: usage error, no GPU, no gates, no memory left.
     """
     import os
 
@@ -41,20 +42,18 @@ def probe(
         return 0
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     from fencepost.gpu_validate import probes
-    from fencepost.gpu_validate.device import NoGpu, torch_or_error
-    from fencepost.gpu_validate.gates import NoGates, make
+    from fencepost.gpu_validate.device import torch_or_error
+    from fencepost.gpu_validate.gates import make
 
     def show(result: Measured) -> None:
         if not as_json:
             for line in _lines(result):
                 click.echo(line)
 
-    try:
+    with gpu.usable():
         torch_or_error()
         gates = make("memory")
-    except (NoGpu, NoGates) as error:
-        raise InputError(str(error)) from None
-    results = probes.run(gates, chosen, watchdog / 1e3, show)
+        results = probes.run(gates, chosen, watchdog / 1e3, show)
     content = probes.profile(results, gates.name, watchdog / 1e3, name)
     differ = [result for result in results if result.agrees is False]
     if as_json:

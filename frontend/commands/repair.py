@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-from fencepost.commands.options import known
+from fencepost.commands.options import SECONDS, known
 from fencepost.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
 @click.option("--environment", callback=known("environment"), help="A constraint that the design may rely on.")
 @click.option("--platform", callback=known("platform"), help="What vendors disagree on: cuda (the default), rocm, ...")
 @click.option("--most", type=click.IntRange(1), default=5, help="How many sets to give (default 5).")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), default=60.0, metavar="SECONDS", help="For each design.")
+@click.option("--budget", type=SECONDS, default=60.0, metavar="SECONDS", help="For each design.")
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: the number of processors).")
 @click.option("--format", "format_", default="text", callback=_format, help="text or json.")
 def repair(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+from fencepost.commands.options import Real
 from fencepost.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--fixed", metavar="NAME=VALUE", multiple=True, help="Parameters of the fixed design (default: fix=).")
 @click.option("--trials", type=click.IntRange(1), default=200, help="Trials of each arm (200).")
 @click.option("--gate", default="auto", help="auto, memory (stream memory operations) or sleep (a delay kernel).")
-@click.option("--watchdog", type=click.FloatRange(1, 1000), default=10.0, metavar="MS", help="Opens all gates after (10).")
+@click.option("--watchdog", type=Real(1, 1000), default=10.0, metavar="MS", help="Opens all gates after (10).")
 @click.option("--json", "as_json", is_flag=True, help="Write the evidence to standard output.")
 @click.option("--evidence", metavar="FILE", help="Write the evidence file: machine, versions, hashes, counts.")
 @click.option("--dry-run", is_flag=True, help="No GPU: print the plan and run it on the emulated one.")

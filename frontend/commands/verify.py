@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
-from fencepost.commands.options import Progress
+from fencepost.commands.options import SECONDS, Progress
 from fencepost.errors import InputError
 
 if TYPE_CHECKING:
     from fencepost.check import Outcome
+    from fencepost.model.program import Program
+    from fencepost.proofs.certificates.files import Manifest
     from fencepost.proofs.certificates.verifying import Report
 
 SOLVERS = ("z3", "cvc5")
@@ -21,10 +23,11 @@ SOLVERS = ("z3", "cvc5")
 
 @click.command()
 @click.argument("directories", metavar="DIR...", nargs=-1, required=True)
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=60.0, metavar="SECONDS",
+@click.option("--timeout", type=SECONDS, default=60.0, metavar="SECONDS",
               help="Each solver's limit for one query (60).")  # fmt: skip
 @click.option("--solver", type=click.Choice(SOLVERS), help="Ask this solver alone (default: every one installed).")
-def verify(directories: tuple[str, ...], timeout: float, solver: str | None) -> int:
+@click.option("--against", metavar="TARGET", help="Also trace these designs, and compare: parameters and variant are labels without it.")
+def verify(directories: tuple[str, ...], timeout: float, solver: str | None, against: str | None) -> int:
     """Check certificates that `fencepost check --certificate DIR` wrote, or all in the folders of DIR.
 
     Accesses, conflict pairs, classes, slices and the transition relation are derived from the program in the files and
@@ -42,6 +45,7 @@ def verify(directories: tuple[str, ...], timeout: float, solver: str | None) -> 
             raise InputError(f"verify needs {one}, which is not installed: pip install 'fencepost[{extra}]'")
     if solver is None and "cvc5" not in use:
         click.echo("fencepost: cvc5 is not installed; going on with z3 alone (pip install 'fencepost[cvc5]')", err=True)
+    traced = None if against is None else _traced(against)
     worst = 0
     progress = Progress()
     for directory in _certificates(directories):
@@ -52,10 +56,12 @@ def verify(directories: tuple[str, ...], timeout: float, solver: str | None) -> 
             if wrong is not None:
                 raise files.CertificateError(f"{directory}/{files.MANIFEST}: damaged program: {wrong}")
             report = verifying.verify(directory, manifest, program, seconds=timeout, use=use, progress=_late(progress))
+            if traced is not None:
+                report.failures += traced(manifest, program)
         except files.CertificateError as error:
             raise InputError(str(error)) from None
         progress.clear()
-        _print(directory, report, use)
+        _print(directory, report, use, against)
         code = 1 if report.failures else 3 if report.open else 0
         worst = next(c for c in (1, 3, 0) if c in (worst, code))
     return worst
@@ -76,7 +82,40 @@ def _certificates(directories: Sequence[str]) -> list[str]:
     return found
 
 
-def _print(directory: str, report: Report, use: Sequence[str]) -> None:
+def _traced(against: str) -> Callable[[Manifest, Program], list[str]]:
+    """What does not hold of a manifest's design, parameters and variant, by the designs of a target."""
+    from fencepost.check import build, cases
+    from fencepost.errors import one_line
+    from fencepost.loader import load
+
+    designs = load([against])
+    declared = cases(designs)
+
+    def compare(manifest: Manifest, program: Program) -> list[str]:
+        given = {name: tuple(value) if isinstance(value, list) else value for name, value in manifest.parameters.items()}
+        said = ", ".join(f"{name}={value}" for name, value in given.items()) or "no parameters"
+        another, none = [], []
+        for one in designs:
+            try:
+                again = build(one, given)
+            except (Exception, SystemExit) as error:  # the body of a design is the user's code: it may raise anything
+                none.append(f"program: {one.spelling} with {said} cannot be traced: {one_line(error)}")
+                continue
+            if again.name != manifest.design:
+                continue
+            if again != program:
+                another.append(f"program: {one.spelling} with {said} gives another one")
+                continue
+            labels = [case for case in declared if case.target == one.spelling and case.label == manifest.variant]
+            if manifest.variant is not None and not any({**given, **case.parameters} == given for case in labels):
+                return [f"variant: {one.spelling} declares no {manifest.variant!r} with {said}"]
+            return []
+        return another or none[: len(designs) == 1] or [f"program: {against} has no design {manifest.design!r}"]
+
+    return compare
+
+
+def _print(directory: str, report: Report, use: Sequence[str], against: str | None) -> None:
     from fencepost.proofs.certificates import files, solvers
 
     manifest = report.manifest
@@ -84,8 +123,8 @@ def _print(directory: str, report: Report, use: Sequence[str]) -> None:
     verdict = "FAILED" if report.failures else "NOT DECIDED" if report.open else "VERIFIED"
     click.echo(f"{verdict}  {title}  [{directory}]")
     set_to = ", ".join(f"{name}={value}" for name, value in manifest.parameters.items())
-    if set_to:
-        _line("parameters", set_to)
+    checked = "nothing checks it against the design; --against TARGET does" if against is None else f"as {against} says"
+    _line("parameters", f"{set_to or 'none'} (with the variant's name a label: {checked})")
     _line("platform", ", ".join(f"{k} {v}" for k, v in manifest.platform.items()) + f"; environment {manifest.environment}")
     proved = [c.label for c in manifest.classes if c.file is not None]
     idle = len(manifest.classes) - len(proved)

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
-from fencepost.commands.options import Progress, known
+from fencepost.commands.options import SECONDS, Progress, known
 from fencepost.errors import InputError
-
-if TYPE_CHECKING:
-    from fencepost.model.program import Program
-    from fencepost.proofs.waits.break_even import BreakEven
 
 OPEN_CODE = 3
 
@@ -22,19 +17,12 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
     return value
 
 
-def _cost(program: Program, platform: str | None) -> BreakEven:
-    from fencepost.model.platform import platform as platform_named
-    from fencepost.proofs.waits.break_even import BreakEven
-
-    return BreakEven(program, platform_named(platform))
-
-
 @click.command()
 @click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
 @click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="A parameter of the one design; repeatable.")
 @click.option("-k", "keyword", metavar="TEXT", help="The variants whose target or label contains TEXT.")
 @click.option("--platform", callback=known("platform"), help="What vendors disagree on: cuda (the default), rocm, ...")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), default=120.0, metavar="SECONDS", help="For each design.")
+@click.option("--budget", type=SECONDS, default=120.0, metavar="SECONDS", help="For each design.")
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: the number of processors).")
 @click.option("--format", "format_", default="text", callback=_format, help="text or json.")
 @click.option("-v", "--verbose", is_flag=True, help="Every row with all its sentences.")
@@ -53,7 +41,6 @@ def waits(
     Of a design with variants the first one that is declared proved is asked; -k and --set choose another. Exit code 0:
     all decided; 2: usage or input error; 3: some are not decided.
     """
-    import msgspec
     from fencepost.chosen import chosen, program_of_case
     from fencepost.model.answer import PROVED
     from fencepost.model.events import DesignError
@@ -61,6 +48,7 @@ def waits(
     from fencepost.proofs.waits.classify import OPEN, Waits
     from fencepost.proofs.waits.classify import waits as classify
     from fencepost.report.waits import waits_to_json, write_waits
+    from fencepost.wait_costs import wait_costs
 
     asked = chosen(targets, sets, keyword, PROVED, platform)
     programs = [program_of_case(case) for case in asked]
@@ -70,15 +58,13 @@ def waits(
     with Pool(jobs) as pool:
         for number, (case, program) in enumerate(zip(asked, programs, strict=True)):
             try:
-                costs = _cost(program, case.platform)
                 answer = classify(
                     program, environment=case.environment, platform=case.platform, never=case.never, seconds=budget,
-                    progress=progress if pool.jobs == 1 else None, mapper=pool.map, cost=costs,
+                    progress=progress if pool.jobs == 1 else None, mapper=pool.map, cost=wait_costs,
                 )  # fmt: skip
             except DesignError as error:
                 raise InputError(" ".join(str(error).split())) from None
             progress.clear()
-            answer = msgspec.structs.replace(answer, cost_open=costs.why)
             if answer.open or any(finding.kind == OPEN for finding in answer.findings):
                 code = OPEN_CODE
             answers.append((case, answer))

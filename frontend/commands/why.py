@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 
 import click
-from fencepost.commands.options import known
+from fencepost.commands.options import SECONDS, known
 
 
 @click.command()
 @click.argument("place", metavar="FILE:LINE")
 @click.option("-k", "keyword", metavar="TEXT", help="The variants whose target or label contains TEXT.")
 @click.option("--platform", callback=known("platform"), help="What vendors disagree on: cuda (the default), rocm, ...")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), default=120.0, metavar="SECONDS", help="For each design.")
+@click.option("--budget", type=SECONDS, default=120.0, metavar="SECONDS", help="For each design.")
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: the number of processors).")
 def why(place: str, keyword: str | None, platform: str | None, budget: float, jobs: int | None) -> int:
     """Say what a line is there for: what a record covers and what it misses, which pairs rest on a wait, what would break.

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fencepost.check import Case, Outcome, answer_program
-from fencepost.diff.changes import Change, changes
-from fencepost.diff.costs import Costs, Row
+from fencepost.diff.changes import Change, changes, same_text
+from fencepost.diff.costs import Costs, Row, cost_of
+from fencepost.diff.places import moved
 from fencepost.diff.side import Entry
 from fencepost.errors import InputError
 from fencepost.model.answer import PROVED, REFUTED, Answer, Hazard
+from fencepost.model.platform import platform
 from fencepost.model.program import Place, Program, from_json
+
+if TYPE_CHECKING:
+    from fencepost.pool import Pool
+
+AT_ONCE = 600
+"""Operations and questions of all programs from which several processes are worth starting at once."""
 
 WORSE, OPEN, FINE = "worse", "open", "fine"
 HARMS = ("address", "value", "shape", "quality")
@@ -70,11 +79,11 @@ def _unique(entry: Entry, before: Sequence[Entry], after: Sequence[Entry]) -> bo
 
 def compare(
     before: Sequence[Entry], after: Sequence[Entry], *, names: tuple[str, str], fail_on: Sequence[str] = HARMS,
-    budget: float | None = None, decide: Callable[[Sequence[tuple[Case, Program]]], Sequence[Outcome]] | None = None,
+    budget: float | None = None,
 ) -> list[Pair]:
     """Every pair, decided and judged. `names`: what the sides are called in errors; `fail_on`: harms that count.
 
-    Raises `InputError` when a variant that both sides have cannot be built on one of them.
+    A variant that is the same on both sides is decided once. Raises `InputError` when a variant that both sides have cannot be built on one of them.
     """
     found = pairs(before, after)
     if found and not any(old is not None and new is not None for old, new in found):
@@ -90,23 +99,46 @@ def compare(
             where = f" [{entry.case.title}]" if entry.case.title else ""
             if entry.error is not None or entry.program is None:
                 raise InputError(f"{names[side]}: {entry.case.design}{where}: {entry.error}")
-            program = from_json(entry.program.encode(), names[side])
-            built.append(program)
+            built.append(from_json(entry.program.encode(), names[side]))
         programs.append(built)
         for entry, made in zip(couple, built, strict=True):
             if entry is not None and made is not None:
                 questions.append((msgspec.structs.replace(entry.case, budget=budget, explain=False), made))
-    ask = decide or decide_here
-    answers = iter(ask(questions))
-    outcomes = [[None if made is None else _answered(next(answers)) for made in built] for built in programs]
-    done = [_judge(*couple, built, pair, fail_on) for couple, built, pair in zip(found, programs, outcomes, strict=True)]
-    unexplained = list(_unexplained(done))
-    explained = iter(ask([_explaining(outcomes[number][side]) for number, side in unexplained]))
-    for number, side in unexplained:
-        outcomes[number][side] = _answered(next(explained))
+    # Of two sides that are one design the later one is asked, and the answer told of both.
+    twins = {id(old): new for old, new in programs if old is not None and new is not None and same_text(old, new)}
+    from fencepost.pool import Pool
+
+    with Pool() as pool:
+        answers = iter(decide_here(questions, pool, twins))
+        outcomes = [[None if made is None else _answered(next(answers)) for made in built] for built in programs]
+        done = [_judge(*couple, built, pair, fail_on) for couple, built, pair in zip(found, programs, outcomes, strict=True)]
+        unexplained = list(_unexplained(done))
+        further: list[tuple[Any, ...]] = [
+            ("explain", *_explaining(outcomes[number][side])) for number, side in unexplained
+        ]
+        costs = Costs(platform((before or after)[0].case.platform if before or after else None))
+        costed = [pair for pair in sorted(done, key=lambda pair: pair.judged != WORSE) if pair.changes]
+        further += [("cost", program, costs.platform) for program in costs.wanted(map(_programs, costed))]
+        # What takes longest is begun first.
+        order = sorted(range(len(further)), key=lambda n: further[n][0] == "cost")
+        results = dict(zip(order, pool.map(_further, [further[n] for n in order]), strict=True))
+    for n, (number, side) in enumerate(unexplained):
+        outcomes[number][side] = _answered(results[n])
     for number in dict.fromkeys(number for number, _ in unexplained):
         done[number] = _judge(*found[number], programs[number], outcomes[number], fail_on)
-    return _with_costs(done, before or after)
+    for n, one in enumerate(further):
+        if one[0] == "cost":
+            costs.enter(one[1], *results[n])
+    return _with_costs(done, costs)
+
+
+def _further(question: tuple[Any, ...]) -> Any:
+    """A question about one variant that changed: its answer with explanations, or what it costs."""
+    return _decided((question[1], question[2])) if question[0] == "explain" else cost_of(*question[1:])
+
+
+def _programs(pair: Pair) -> tuple[Program | None, Program | None]:
+    return tuple(outcome.program if outcome is not None else None for outcome in (pair.before, pair.after))  # type: ignore[return-value]
 
 
 def _unexplained(found: Sequence[Pair]) -> Iterator[tuple[int, int]]:
@@ -134,14 +166,11 @@ def _explaining(outcome: Outcome | None) -> tuple[Case, Program]:
     return msgspec.structs.replace(outcome.case, explain=True, masks=False), outcome.program
 
 
-def _with_costs(found: Sequence[Pair], entries: Sequence[Entry]) -> list[Pair]:
+def _with_costs(found: Sequence[Pair], costs: Costs) -> list[Pair]:
     """The pairs, with the change of cost of those that changed, the worse first as few are looked at."""
-    from fencepost.model.platform import platform
-
-    costs = Costs(platform(entries[0].case.platform if entries else None))
     made: dict[int, Pair] = {}
     for number, pair in sorted(enumerate(found), key=lambda one: one[1].judged != WORSE):
-        old, new = (outcome.program if outcome is not None else None for outcome in (pair.before, pair.after))
+        old, new = _programs(pair)
         if pair.changes and old is not None and new is not None:
             rows, why = costs.change(old, new)
             pair = msgspec.structs.replace(pair, cost=rows, cost_open=why)
@@ -155,20 +184,21 @@ def _answered(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def decide_here(questions: Sequence[tuple[Case, Program]]) -> list[Outcome]:
-    """The outcomes, each question that two variants or sides share decided once, in several processes if it takes long."""
-    from fencepost.pool import Pool
-
+def decide_here(
+    questions: Sequence[tuple[Case, Program]], pool: Pool, twins: Mapping[int, Program]
+) -> list[Outcome]:
+    """The outcomes, each question that two variants or sides share decided once; `twins`: id of a program -> the program
+    of the other side that is asked in its place."""
+    asked = [(case, twins.get(id(program), program)) for case, program in questions]
     keys = [
-        (
-            program.objects, program.threads, program.accepted, case.environment, case.platform, case.never, case.explain,
-            program.places,
-        )
-        for case, program in questions
-    ]  # fmt: skip
-    unique = dict(zip(reversed(keys), reversed(questions), strict=True))
-    with Pool() as pool:
-        known = dict(zip(unique, pool.map(_decided, list(unique.values())), strict=True))
+        (program.objects, program.threads, program.accepted, case.environment, case.platform, case.never, program.places)
+        for case, program in asked
+    ]
+    unique = dict(zip(reversed(keys), reversed(asked), strict=True))
+    # What takes longest is begun first, as far as the text tells.
+    todo = sorted(unique, key=lambda key: -sum(len(thread.nodes) for thread in key[1]))
+    work = sum(len(thread.nodes) for key in todo for thread in key[1])
+    known = dict(zip(todo, pool.map(_decided, [unique[key] for key in todo], work > AT_ONCE), strict=True))
     return [_for(case, program, known[key]) for key, (case, program) in zip(keys, questions, strict=True)]
 
 
@@ -182,8 +212,11 @@ def _for(case: Case, program: Program, known: Outcome) -> Outcome:
 
     if known.answer is None:
         return msgspec.structs.replace(known, case=case)
+    answer = known.answer
+    if known.program is not None and known.program.places != program.places:
+        answer = moved(answer, known.program, program)
     answer = msgspec.structs.replace(
-        known.answer, design=case.design, variant=case.label, parameters=dict(case.parameters), expected=case.expected,
+        answer, design=case.design, variant=case.label, parameters=dict(case.parameters), expected=case.expected,
         expected_hazard=case.hazard,
     )  # fmt: skip
     answer = msgspec.structs.replace(answer, matches=matches(answer, case))
@@ -266,7 +299,9 @@ def _lost(before: Answer | None, after: Answer, fail_on: Sequence[str]) -> tuple
 
 def _verdict(before: Answer | None, after: Answer, lost: Iterable[Hazard], declared: bool) -> tuple[str, list[str]]:
     names = ", ".join(dict.fromkeys(hazard.name for hazard in lost))
-    hangs = [hang for hang in after.hangs if before is None or hang not in before.hangs] if not declared else []
+    # By name: the sentence behind it has lines, which move.
+    known = {_hang(hang) for hang in before.stops} if before is not None else set()
+    hangs = [hang for hang in after.stops if _hang(hang) not in known] if not declared else []
     if names or hangs:
         was = "" if before is None else f"; before: {before.verdict}"
         what = " and ".join(part for part in (names, ", ".join(hangs)) if part)
@@ -277,6 +312,11 @@ def _verdict(before: Answer | None, after: Answer, lost: Iterable[Hazard], decla
     if before is not None and before.verdict == PROVED and after.verdict not in (PROVED, REFUTED):
         return OPEN, [f"it was proved and is {after.verdict}"]
     return FINE, []
+
+
+def _hang(text: str) -> str:
+    """The name of a hang: what and where, without its sentence."""
+    return text.partition(" - ")[0]
 
 
 def _rests(before: Answer | None, after: Answer) -> list[tuple[str, str, str]]:

@@ -20,13 +20,40 @@ MOST_CYCLES = 3
 """Cycles of a side that a row lists; `fencepost cost` has all."""
 
 
+def cost_of(program: Program, platform: Platform) -> tuple[Cost | None, str]:
+    """The cost of one program, or of its steady turns, or why it has none."""
+    import msgspec
+    from fencepost.proofs.waits.catalogue import synchronisations
+    from fencepost.wait_costs import cost_model
+
+    found, of, _ = cost_model(program, platform, synchronisations(program, platform))
+    if found.cost is None:
+        return None, found.why or "nothing in the design is periodic"
+    return (msgspec.structs.replace(found.cost, strategy=of) if of else found.cost), ""
+
+
 class Costs:
     """Compares costs of pairs of programs, at most `most` different pairs; each program's cost is found once."""
 
     def __init__(self, platform: Platform, most: int = MOST_COMPARED) -> None:
-        self._platform, self._left = platform, most
+        self.platform, self._most = platform, most
         self._costs: dict[object, tuple[Cost | None, str]] = {}
         self._pairs: dict[object, tuple[tuple[Row, ...], str]] = {}
+
+    def wanted(self, pairs: Iterable[tuple[Program | None, Program | None]]) -> list[Program]:
+        """The programs whose costs the first pairs need, each once."""
+        found: dict[object, Program] = {}
+        looked: set[object] = set()
+        for before, after in pairs:
+            if before is not None and after is not None and len(looked) < self._most:
+                looked.add((_key(before), _key(after)))
+                found.setdefault(_key(before), before)
+                found.setdefault(_key(after), after)
+        return list(found.values())
+
+    def enter(self, program: Program, cost: Cost | None, why: str) -> None:
+        """Take over what `cost_of` found elsewhere."""
+        self._costs[_key(program)] = cost, why
 
     def change(self, before: Program, after: Program) -> tuple[tuple[Row, ...], str]:
         """(what changed, why nothing can be said). Empty and "" where both cost the same.
@@ -35,9 +62,8 @@ class Costs:
         """
         key = _key(before), _key(after)
         if key not in self._pairs:
-            if not self._left:
+            if len(self._pairs) >= self._most:
                 return (), "not compared, other variants that changed were; fencepost cost tells"
-            self._left -= 1
             self._pairs[key] = self._change(before, after)
         return self._pairs[key]
 
@@ -53,12 +79,9 @@ class Costs:
         return tuple(rows(*sides)), ""
 
     def _cost(self, program: Program) -> tuple[Cost | None, str]:
-        from fencepost.proofs.waits.break_even import BreakEven
-
         key = _key(program)
         if key not in self._costs:
-            found = BreakEven(program, self._platform)
-            self._costs[key] = (found.cost, found.why or "nothing in the design is periodic")
+            self._costs[key] = cost_of(program, self.platform)
         return self._costs[key]
 
 

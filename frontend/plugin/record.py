@@ -26,7 +26,7 @@ def record(
         title = f" [{outcome.case.title}]" if outcome.case.title else ""
         properties = [(VERDICT, f"{answer.verdict} {answer.design}{title}")]
         properties += [("fencepost.hazard", hazard.name) for hazard in answer.hazards]
-        properties += [("fencepost.hang", hang) for hang in answer.hangs]
+        properties += [("fencepost.hang", hang) for hang in (*answer.hangs, *answer.progress)]
         item.user_properties.extend(properties)
         # A collected variant that is refuted as declared shows its lanes too, where reports of passed tests are read.
         shown = isinstance(raised, VerdictError) and outcome in raised.outcomes

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fencepost.model import program as p
 from fencepost.model.answer import AccessInfo, Answer, Hazard, Run
-from fencepost.model.effects import Enqueue, RecordEvent, StreamJoinsEvent, StreamJoinsStream
+from fencepost.model.effects import MEETINGS, Enqueue, RecordEvent, StreamJoinsEvent, StreamJoinsStream
 from fencepost.model.operations import Context, lower
 from fencepost.report.words import Words
 
@@ -62,6 +62,9 @@ class _Drawing:
             thread = program.threads[step.thread]
             if not 0 <= step.node < len(thread.nodes):
                 continue
+            if step.stream is not None:
+                self._device_step(thread, step.node, step.stream)
+                continue
             if step.node == thread.entry:
                 self._turns[step.thread] = self._turns.get(step.thread, -1) + 1
             found = tuple(mark for mark, at in marks.items() if at == number)
@@ -69,6 +72,15 @@ class _Drawing:
                 hidden += 1
                 continue
             self._row(thread, step.node, self._turns.get(step.thread, 0), step.answer, found, number in run.late)
+
+    def _device_step(self, thread: p.Thread, node: int, stream: tuple[int, int]) -> None:
+        """A flag or an open channel at the head of a stream: when it runs is a step of its own."""
+        thing = self.program.objects[stream[0]]
+        ring = getattr(thing, "depth", None) is not None
+        name = f"{thing.name}[{stream[1]}]" if ring else thing.name
+        self._lane(self.streams, name)
+        text = self.words.node(thread.nodes[node], thread)
+        self.rows.append(Row(None, cells={name: f"now: {_without(text, name)}"}))
 
     def _bookkeeping(self, node: p.Node, thread: p.Thread) -> bool:
         """Whether a step only moves references about that have nothing to do with the hazard."""
@@ -98,7 +110,8 @@ class _Drawing:
         streams = [
             self._stream(effect.stream, thread, turn)
             for effect in effects
-            if isinstance(effect, (Enqueue, RecordEvent, StreamJoinsEvent, StreamJoinsStream))
+            if isinstance(effect, (Enqueue, RecordEvent, StreamJoinsEvent, StreamJoinsStream, *MEETINGS))
+            and effect.stream is not None
         ]
         if not streams:
             row.cells[thread.name] = text
@@ -106,6 +119,7 @@ class _Drawing:
         waits = any(type(effect).__name__.startswith("Join") for effect in effects)
         row.cells[thread.name] = "-> and waits" if waits else "->"
         for stream in dict.fromkeys(streams):
+            text = _without(text, stream) if isinstance(operation, MEETINGS) else text
             row.cells[stream] = text + (" (held back)" if late and row.marks else "")
 
     def _stream(self, operand: p.Operand, thread: p.Thread, turn: int) -> str:
@@ -138,6 +152,11 @@ class _Drawing:
         return next((name for name in row.cells if name in self.streams), thread.name)
 
 
+def _without(text: str, stream: str) -> str:
+    """What the stream does, without its name, which stands over the lane."""
+    return text.removeprefix(f"{stream} ").removeprefix(f"{stream}.")
+
+
 def _marks(program: p.Program, run: Run, hazard: Hazard | None) -> dict[str, int]:
     """Mark -> index of the run's step that makes the access."""
     if hazard is None:
@@ -145,7 +164,7 @@ def _marks(program: p.Program, run: Run, hazard: Hazard | None) -> dict[str, int
     turns: dict[int, int] = {}
     at: list[tuple[str, int]] = []
     for step in run.steps:
-        if step.node == program.threads[step.thread].entry:
+        if step.stream is None and step.node == program.threads[step.thread].entry:
             turns[step.thread] = turns.get(step.thread, -1) + 1
         at.append((program.threads[step.thread].name, turns.get(step.thread, 0)))
     found: dict[str, int] = {}

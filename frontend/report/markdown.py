@@ -26,7 +26,7 @@ def write_markdown(outcomes: Sequence[Outcome], out: TextIO, seconds: float | No
             for p in outcome.answer.protections
         ]
         for heading, sentence in [*lines, *remark_lines(outcome)]:
-            out.write(f"- **{html(heading)}**: {html(sentence)}\n")
+            out.write(f"- **{html(heading)}**: {html(sentence)}\n" if heading else f"  - {html(sentence)}\n")
         out.write("\n</details>\n")
     out.write(f"\n{closing_line(outcomes, seconds)}\n")
 

@@ -31,7 +31,7 @@ class TableRow:
 def verdict_text(answer: Answer) -> str:
     """The verdict, with its bound and with what hangs: never a stronger word than what was established."""
     word = f"{answer.verdict}({answer.bound})" if answer.verdict == BOUNDED else answer.verdict
-    return f"{word}, hangs" if answer.hangs else word
+    return f"{word}, hangs" if answer.hangs else f"{word}, livelock" if answer.stops else word
 
 
 def table_row(outcome: Outcome) -> TableRow:
@@ -56,7 +56,8 @@ def _declared(answer: Answer, outcome: Outcome) -> str:
 def _because(answer: Answer) -> str:
     parts = list(dict.fromkeys(hazard.name for hazard in answer.hazards)) if answer.verdict == REFUTED else []
     parts = [f"{name} (accepted)" if name in answer.accepted else name for name in parts]
-    parts += [hang.partition(" - ")[0] for hang in answer.hangs]  # the waiters stand with the full answer
+    # The waiters stand with the full answer.
+    parts += [one.partition(" - ")[0] for one in (*answer.hangs, *answer.progress)]
     if answer.environment not in (None, "bare"):
         parts.append(f"under {answer.environment}")
     if answer.reason is not None:
@@ -147,13 +148,18 @@ def hazard_lines(hazard: Hazard, outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 
 def remark_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """(heading, sentence) for what follows in every answer: reason, hangs, fixes, masks, notes, assumptions, lints."""
+    """(heading, sentence) for what follows in every answer: reason, hangs, progress, fixes, masks, notes, assumptions, lints."""
     answer = outcome.answer
     assert answer is not None
     if answer.reason is not None:
         yield "reason", answer.reason
     for hang in answer.hangs:
-        yield "hangs", hang
+        head, *waiters = hang.split("; ")
+        yield "hangs", head
+        for waiter in waiters:
+            yield "", waiter
+    for one in answer.progress:
+        yield "progress", one
     for fix in answer.fixes:
         yield "fix", fix
     if answer.verdict == REFUTED and outcome.case.fix is not None:

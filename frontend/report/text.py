@@ -11,6 +11,7 @@ from fencepost.model.answer import REFUTED
 from fencepost.report.lanes import FIRST, SECOND, Lanes, Row, lanes
 from fencepost.report.summary import closing_line, hazard_lines, headline, in_full, remark_lines, table_row
 from rich import box
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -36,8 +37,11 @@ def write_text(
 ) -> None:
     """The verdict table, then in full what `in_full` chooses, then one closing line."""
     console = console_for(out)
+    plain = None if console.is_terminal else _plain_table(outcomes, console)
+    out.writelines(plain or ())
     with console.capture() as captured:
-        console.print(_table(outcomes))
+        if plain is None:
+            console.print(_table(outcomes))
         for outcome in in_full(outcomes, verbose):
             write_answer(outcome, console)
         console.print()
@@ -46,15 +50,64 @@ def write_text(
     out.writelines(line.rstrip(" ") + "\n" for line in captured.get().splitlines())
 
 
+HEADINGS = ("design and variant", "verdict", "declared", "hazard, hang or reason", "time")
+DECLARED_WIDTH, BECAUSE_WIDTH = 24, 28
+"""Most columns of what was declared, and of hazards, hangs and reasons."""
+
+
+def _plain_table(outcomes: Sequence[Outcome], console: Console) -> list[str] | None:
+    """The lines of the verdict table without colours, as rich draws it, only faster: it measures and frames each cell of
+    each row. None where rich has to weigh the columns against each other, or a text is more than one line."""
+    cells: list[tuple[str, ...]] = [HEADINGS]
+    before = None
+    for row in map(table_row, outcomes):
+        if row.variant and row.design != before:
+            cells.append((row.design, "", "", "", ""))
+        before = row.design
+        name = f"  {row.variant}" if row.variant else row.design
+        cells.append((name, row.verdict, row.declared, row.because, row.time))
+    if not all(text.isprintable() for line in cells for text in line):
+        return None
+    first, verdict, declared, because, time = (max(map(cell_len, column)) for column in zip(*cells, strict=True))
+    declared, because = min(declared, DECLARED_WIDTH), min(because, BECAUSE_WIDTH)
+    first = min(first, console.width - verdict - declared - because - time - 12)
+    if first < max(declared, because):
+        return None
+    widths = (first, verdict, declared, because, time)
+    lines: list[str] = []
+    for line in cells:
+        parts = [_wrapped(text, width, console) for text, width in zip(line, widths, strict=True)]
+        for k in range(max(map(len, parts))):
+            fields = [
+                set_cell_size(part[k] if k < len(part) else "", width)
+                for part, width in zip(parts, widths, strict=True)
+            ]
+            if k == 0:
+                fields[-1] = line[-1].rjust(time)
+            lines.append("   ".join(fields).rstrip() + "\n")
+        if line is HEADINGS:
+            lines.append("─" * (sum(widths) + 12) + "\n")
+    return lines
+
+
+def _wrapped(text: str, width: int, console: Console) -> list[str]:
+    """The lines of a cell; what stands under a variant is indented like it."""
+    if cell_len(text) <= width:
+        return [text]
+    indent = "  " if text.startswith("  ") else ""
+    lines = Text(text[len(indent) :]).wrap(console, width - len(indent), overflow="fold")
+    return [indent + line.plain for line in lines]
+
+
 def _table(outcomes: Sequence[Outcome]) -> Table:
     rows = [table_row(outcome) for outcome in outcomes]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     # A design stands on a line of its own above its variants: their labels are sentences and need the room.
-    table.add_column("design and variant", overflow="fold")
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("declared", overflow="fold", max_width=24)
-    table.add_column("hazard, hang or reason", overflow="fold", max_width=28)
-    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column(HEADINGS[0], overflow="fold")
+    table.add_column(HEADINGS[1], no_wrap=True)
+    table.add_column(HEADINGS[2], overflow="fold", max_width=DECLARED_WIDTH)
+    table.add_column(HEADINGS[3], overflow="fold", max_width=BECAUSE_WIDTH)
+    table.add_column(HEADINGS[4], justify="right", no_wrap=True)
     before = None
     for row, outcome in zip(rows, outcomes, strict=True):
         style = _STYLES.get(outcome.answer.verdict, "") if outcome.answer is not None else "bold red"

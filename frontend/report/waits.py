@@ -107,11 +107,22 @@ class Told:
                 "finer event": f"wider than needed: the event of {self.operation(one.at)} is enough; it waits for {skipped} for nothing",
                 "new event": f"wider than needed: an event recorded right behind {self.operation(one.at)} is enough; it waits for {skipped} for nothing",
             }[one.how]  # fmt: skip
-        for lost in finding.missed[:3]:
-            what = "comes before it" if lost.why == "before" else "is enqueued behind its record"
-            yield f"does not cover {lost.object}: {self.operation(lost.access)} {what}"
+        yield from self._missed(finding)
         if finding.cost is not None:
             yield f"cost: {finding.cost}"
+
+    def _missed(self, finding: Finding) -> Iterator[str]:
+        """What the wait looks meant for and does not order: hazards one by one, what others order in one sentence."""
+        bad = {hazard.object for hazard in self.answer.bad}
+        for lost in [one for one in finding.missed if one.object in bad][:3]:
+            what = "comes before it" if lost.why == "before" else "is enqueued behind its record"
+            yield f"does not cover {lost.object}: {self.operation(lost.access)} {what}"
+        for why, what in (("before", "comes before it"), ("behind", "is enqueued behind its record")):
+            others = [one for one in finding.missed if one.object not in bad and one.why == why]
+            named = [f"{one.object} ({self.where(one.access)})" for one in others[:3]]
+            if named:
+                more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+                yield f"does not cover {', '.join(named)}{more}, which {what}; others order that"
 
     def summary(self) -> str:
         """`6 synchronisations: 1 needed, 5 redundant`."""
@@ -125,8 +136,15 @@ class Told:
         answer = self.answer
         for hazard in _distinct(answer.bad):
             yield "refuted", f"as it is: {hazard.name}; what is said above is about the other objects"
+        reasons: dict[str, list[str]] = {}
         for text in answer.open:
-            yield "open", text
+            name, _, why = text.partition(": ")
+            reasons.setdefault(why, []).append(name)
+        for why, open_ in reasons.items():
+            more = f" and {len(open_) - 5} more" if len(open_) > 5 else ""
+            yield "open", f"{', '.join(open_[:5])}{more}: {why}"
+        for text in answer.cut:
+            yield "open", f"{text}: the time given ended before it was looked at"
         for number, kept in enumerate(answer.sets[: max(1, len(answer.proofs))] if not answer.open else ()):
             names = self.numbers(kept) if kept else "nothing"
             proof = answer.proofs[number] if number < len(answer.proofs) else None
@@ -144,7 +162,9 @@ class Told:
         for nodes in answer.unwaited:
             yield "useless", f"{self.operation(nodes[0])}: recorded, and nobody waits for it"
         if answer.cost_open:
-            yield "cost", f"no break-even: {answer.cost_open}"
+            yield "cost", f"no break-even of waits: {answer.cost_open}"
+        if answer.cost_of:
+            yield "cost", f"break-evens are those of steady steps with {answer.cost_of}"
 
 
 _CLASS = {NEEDED: "needed", CONDITIONAL: "redundant while another stays", REDUNDANT: "redundant", USELESS: "useless", OPEN: "not decided"}  # fmt: skip
@@ -265,6 +285,8 @@ def waits_to_json(answers: Sequence[tuple[Case, Waits]]) -> str:
                 "refuted": list(dict.fromkeys(h.name for h in answer.bad)),
                 "open": list(answer.open),
                 "cost_open": answer.cost_open or None,
+                "cost_of": answer.cost_of or None,
+                "cut": list(answer.cut),
                 "unwaited_records": [told.where(nodes[0]) for nodes in answer.unwaited],
             }
         )

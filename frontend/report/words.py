@@ -70,6 +70,17 @@ def _into(w: Words, ids: tuple[int, ...], t: p.Thread) -> str:
     return f"{', '.join(w.local(i, t) for i in ids)} = " if ids else ""
 
 
+def _tag(tag: str) -> str:
+    return f" [{tag}]" if tag else ""
+
+
+def _flag(w: Words, o: p.StoreFlag | p.WaitFlag, t: p.Thread, n: int | None) -> str:
+    store, reset = isinstance(o, p.StoreFlag), ", reset" if isinstance(o, p.WaitFlag) and o.reset else ""
+    if o.stream is None:
+        return f"{w.name(o.flag)}.{'store' if store else 'wait'}({o.value}{reset})"
+    return f"{w.operand(o.stream, t, n)}.{'write' if store else 'wait'}_value({w.name(o.flag)}, {o.value}{reset})"
+
+
 _Say = Callable[[Words, Any, p.Thread, Any], str]
 
 _OPERATIONS: dict[type, _Say] = {
@@ -110,6 +121,10 @@ _OPERATIONS: dict[type, _Say] = {
     p.FlagClear: lambda w, o, t, n: f"{w.name(o.flag)}.clear()",
     p.FlagWait: lambda w, o, t, n: f"{w.name(o.flag)}.wait()",
     p.CounterAdd: lambda w, o, t, n: f"{w.name(o.counter)}.add({o.amount})",
+    p.Signal: lambda w, o, t, n: f"{w.operand(o.stream, t, n)} signals {w.name(o.channel)}{_tag(o.tag)}",
+    p.Await: lambda w, o, t, n: f"{w.operand(o.stream, t, n)} awaits {w.name(o.channel)}{_tag(o.tag)}",
+    p.StoreFlag: _flag,
+    p.WaitFlag: _flag,
     p.CounterWait: lambda w, o, t, n: f"{w.name(o.counter)}.wait({plus('n', o.value) if o.per_turn else o.value})",
 }
 

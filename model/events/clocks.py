@@ -51,10 +51,10 @@ class VectorClocks:
         tick = mine[agent] = mine[agent] + 1
         return tick
 
-    def launch(self, thread: int, stream: int) -> int:
-        """`thread` puts an item at the tail of `stream` (S2): the tick of that item."""
+    def launch(self, thread: int, stream: int, caller: Clock | None = None) -> int:
+        """`thread` puts an item at the tail of `stream` (S2): the tick of that item. `caller`: its clock at the call."""
         now = self.now
-        mine, caller = now[stream], now[thread]
+        mine, caller = now[stream], caller or now[thread]
         if mine[thread] < caller[thread]:
             mine = now[stream] = [x if x > y else y for x, y in zip(mine, caller)]  # noqa: B905
             self.held[stream] = False
@@ -64,26 +64,26 @@ class VectorClocks:
         tick = mine[stream] = mine[stream] + 1
         return tick
 
-    def record(self, thread: int, stream: int) -> Clock:
+    def record(self, thread: int, stream: int, caller: Clock | None = None) -> Clock:
         """An event record, itself an item of the stream (S2, S19): what a wait on that event comes after.
 
         It accesses nothing, so it needs a tick of its own only when its caller adds to what the stream knows.
         """
         now = self.now
-        mine, caller = now[stream], now[thread]
+        mine, caller = now[stream], caller or now[thread]
         if mine[thread] < caller[thread]:
             mine = now[stream] = [x if x > y else y for x, y in zip(mine, caller)]  # noqa: B905
             mine[stream] += 1
         self.held[stream] = True
         return mine
 
-    def wait(self, thread: int, stream: int, clock: Clock, source: int) -> None:
+    def wait(self, thread: int, stream: int, clock: Clock, source: int, caller: Clock | None = None) -> None:
         """A stream waits for `clock`, recorded on agent `source` (S20): an item of the stream, too.
 
         As with a record, a wait that tells the stream nothing new needs no tick.
         """
         now = self.now
-        mine, caller = now[stream], now[thread]
+        mine, caller = now[stream], caller or now[thread]
         if mine[source] < clock[source]:
             after = [x if x > y else y for x, y in zip(mine, clock)]  # noqa: B905
             if after[thread] < caller[thread]:

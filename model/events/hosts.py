@@ -129,11 +129,13 @@ class HostOperations(References):
             self.refuse(step, "the token given back is not a taken token of this pool")
         assert isinstance(token, int)
         clock = self.clocks.snapshot(step.thread)
-        if o.after is not None:
-            captured = self._captured(self._event(step, o.after))
-            if captured is not None:
-                clock = merged(clock, captured)
+        captured = self._captured(self._event(step, o.after)) if o.after is not None else None
         self._order(("pool", o.pool), step.thread)
+        if isinstance(captured, int):
+            self._frees(frozenset((captured,)), clock, None, (o.pool, token))
+            return
+        if captured is not None:
+            clock = merged(clock, captured)
         self.pools[o.pool] = state._replace(free=(*state.free, (token, clock)))
 
     def _acquire(self, o: p.Acquire, step: Step) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from fencepost.model import program as p
+from fencepost.model.events.clocks import Clock
 from fencepost.model.events.hosts import HostOperations
 
-WAITING = (p.Put, p.Get, p.QueueTag, p.Take, p.Acquire, p.FlagWait, p.CounterWait)
+WAITING = (p.Put, p.Get, p.QueueTag, p.Take, p.Acquire, p.FlagWait, p.CounterWait, p.WaitFlag)
 """What may have to wait for another thread."""
 
 
 class HostTests(HostOperations):
     """Enabledness and answers, which follow the state; and the edges that an answer makes."""
+
+    words: dict[int, tuple[int, Clock | None]]
+    """Of each device flag its value, and the clock of the store that put it there."""
 
     def _obstacle(self, thread: int, what: p.Operation | p.Question) -> str:
         """Why the step cannot run now; empty when it can."""
@@ -38,6 +42,8 @@ class HostTests(HostOperations):
             goal = what.value + (self._turn[thread] if what.per_turn else 0)
             if self.counters.get(what.counter, 0) < goal:
                 return f"the counter {self._name(what.counter)} is below {goal}"
+        if isinstance(what, p.WaitFlag) and what.stream is None and self.words[what.flag][0] < what.value:
+            return f"the device flag {self._name(what.flag)} is {self.words[what.flag][0]}, below {what.value}"
         return ""
 
     def _name(self, id_: int) -> str:

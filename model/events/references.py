@@ -109,12 +109,16 @@ class References(abc.ABC):
         """Raise `error`, naming the step and why it cannot happen."""
 
     @abc.abstractmethod
-    def _captured(self, event: EventKey) -> Clock | None:
-        """Clock of the event's latest capture."""
+    def _captured(self, event: EventKey) -> Clock | int | None:
+        """Clock of the event's latest capture, or the number of a record that is pending."""
 
     @abc.abstractmethod
-    def _record_clock(self, thread: int, fifo: int) -> Clock:
-        """Record a fresh event on a stream: what its completion comes after."""
+    def _record_clock(self, thread: int, stream: Named) -> Clock | int:
+        """Record a fresh event on a stream: what its completion comes after, or the number of a record that is pending."""
+
+    @abc.abstractmethod
+    def _frees(self, records: frozenset[int], clock: Clock, key: Key | None, token: tuple[int, int] | None = None) -> None:
+        """A block or token is free when pending records are complete, and what they captured comes before."""
 
     @abc.abstractmethod
     def _query_answers(self, thread: int, question: p.EventQuery | p.StreamQuery) -> set[str]:
@@ -233,11 +237,18 @@ class References(abc.ABC):
         tenant = tenant._replace(refs=tenant.refs - 1, dropped=dropped)
         if tenant.refs == 0:
             free = dropped
+            records: set[int] = set()
             for stream in sorted(tenant.noted):
                 # S65, S80: an event is recorded now on each noted stream; a later owner has seen it complete.
-                free = merged(free, self._record_clock(thread, self.fifos[stream]))
+                recorded = self._record_clock(thread, stream)
+                if isinstance(recorded, int):
+                    records.add(recorded)
+                else:
+                    free = merged(free, recorded)
             block = self.blocks.get(tenant.key)
-            if block is not None:
+            if block is not None and records:
+                self._frees(frozenset(records), free, tenant.key)
+            elif block is not None:
                 self.blocks[tenant.key] = block._replace(free=free)
         self.tenants[value.tenant] = tenant
 
@@ -293,7 +304,7 @@ class References(abc.ABC):
             block = self.blocks.get(key)
             if block is not None:
                 if block.free is None:
-                    self.refuse(step, f"block {step.block} still has references")
+                    self.refuse(step, f"block {step.block} still has references, or noted uses that are pending")
                 if block.space != o.space:
                     self.refuse(step, f"block {step.block} is {block.space} memory, asked for is {o.space}")
                 if block.owner != owner:  # S62, S63: free lists are per stream

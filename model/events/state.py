@@ -1,7 +1,8 @@
 """Concrete host state, played one host step at a time, with the vector clocks of everything that carries an edge.
 
-Device work has no state of its own: an item's clock is fixed when it is enqueued, because every edge into it comes
-from a host step or an item that is already there. So the run's host steps determine the happens-before relation.
+Device work has no state of its own while nothing waits on the device: an item's clock is fixed when it is enqueued, because
+every edge into it comes from a host step or an item that is already there. So the run's host steps determine the
+happens-before relation. What does wait on the device is in meetings.py.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
 from fencepost.model.events.clocks import Clock, VectorClocks, merged
+from fencepost.model.events.meetings import Capture, Freeing, Meetings
 from fencepost.model.events.parts import EventKey, Key, Path
-from fencepost.model.events.questions import HostTests
 from fencepost.model.events.references import DesignError, InvalidRun, Named
 from fencepost.model.operations import Context, lower
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
@@ -60,19 +61,7 @@ class FalseQuery(NamedTuple):
     items: tuple[tuple[int, int], ...]
 
 
-class Capture(NamedTuple):
-    """What a record captured: clock, the agent that handed it out, and the last items."""
-
-    clock: Clock
-    source: int
-    items: dict[int, int]
-    """Agent -> tick of the last item of each stream that must end first."""
-    call: Clock
-    """Of the record call and the calls that enqueued the captured work: a "no" comes after them, since an event
-    that was never recorded, or that captured nothing, says "yes"."""
-
-
-class Player(HostTests):
+class Player(Meetings):
     """Plays host steps from the start. After an `InvalidRun` the player is unusable: copy it before trying.
 
     `total_order` adds the order of host calls on every shared object, for the feasibility test (theory section 2).
@@ -103,6 +92,7 @@ class Player(HostTests):
         self._started = [False] * len(threads)
         self._lowered = {} if lowered is None else lowered
         self._init_host()
+        self._init_meetings(agents)
 
     def copy(self) -> Player:
         """An independent player in the same state."""
@@ -113,6 +103,8 @@ class Player(HostTests):
             setattr(other, name, getattr(self, name).copy())
         other.tails = self.tails[:]
         self._copy_host(other)
+        if self.meets:
+            self._copy_meetings(other)
         return other
 
     # ------------------------------------------------------------ where the threads are
@@ -135,7 +127,7 @@ class Player(HostTests):
 
     def enabled(self, thread: int) -> bool:
         """Whether the thread can make its next step now."""
-        if self._done[thread]:
+        if self._done[thread] or thread in self.inside:
             return False
         if self.program.threads[thread].kind != "setup" and not self._setup_done():
             return False
@@ -144,6 +136,8 @@ class Player(HostTests):
 
     def _why_not(self, thread: int) -> str:
         """Why a thread that has not ended cannot make its next step."""
+        if thread in self.inside:
+            return "the thread is inside a call that waits for device work, which is pending"
         if self.program.threads[thread].kind != "setup" and not self._setup_done():
             return "setup has not ended"
         node = self.node(thread)
@@ -163,10 +157,13 @@ class Player(HostTests):
     # ------------------------------------------------------------ steps
 
     def step(self, step: Step) -> None:
-        """Run one host step. Raises `InvalidRun` when it is not possible in this state."""
+        """Run one step. Raises `InvalidRun` when it is not possible in this state."""
         thread = step.thread
         if not 0 <= thread < len(self.program.threads):
             self.refuse(step, f"there is no thread {thread}")
+        if step.stream is not None:
+            self._device_step(step)
+            return
         if self._done[thread]:
             self.refuse(step, "the thread has ended")
         if self._pc[thread] != step.node:
@@ -185,11 +182,17 @@ class Player(HostTests):
         else:
             following = self._ask(step, node)
         self.steps += 1
+        if thread in self.inside:
+            self._following[thread] = following
+        else:
+            self._returned(thread, following)
+        self._end_call(thread)
+
+    def _returned(self, thread: int, following: int) -> None:
         if following == p.END:
             self._end_turn(thread)
         else:
             self._pc[thread] = following
-        self._end_call(thread)
 
     def play(self, run: Run) -> None:
         """All steps of a run."""
@@ -261,14 +264,21 @@ class Player(HostTests):
     def _enqueue(self, effect: e.Enqueue, step: Step) -> None:
         thread = step.thread
         fifo = self._fifo(thread, effect.stream)
-        tick = self.clocks.launch(thread, fifo)
-        self.tails[fifo] = {fifo: tick}
         self._called(thread, fifo)
+        stream = self.stream(thread, effect.stream)
+        accesses = tuple(self._resolve(step, a) for a in effect.accesses) if self.keep else ()
+        if self.pending[fifo]:
+            self._append(fifo, "item", step, stream, accesses)
+        else:
+            self._run_item(fifo, thread, None, self.steps, self._turn[thread], stream, accesses)
+
+    def _run_item(self, fifo: int, thread: int, caller: Clock | None, step: int, turn: int, stream: Named,
+                  accesses: tuple[Touched, ...]) -> None:  # fmt: skip
+        """The item runs; `caller` is the clock of its call, None for now."""
+        tick = self.clocks.launch(thread, fifo, caller)
+        self.tails[fifo] = {fifo: tick}
         if self.keep:
-            accesses = tuple(self._resolve(step, a) for a in effect.accesses)
-            clock = self.clocks.snapshot(fifo)
-            stream = self.stream(thread, effect.stream)
-            self.nodes.append(Node(self.steps, thread, self._turn[thread], stream, fifo, tick, clock, accesses))
+            self.nodes.append(Node(step, thread, turn, stream, fifo, tick, self.clocks.snapshot(fifo), accesses))
 
     def _called(self, thread: int, fifo: int) -> None:
         """A "no" of `stream.query()` comes after every call that put work or a wait there."""
@@ -284,13 +294,26 @@ class Player(HostTests):
         clock = self.clocks.record(thread, fifo)
         return Capture(clock, fifo, self.tails[fifo], merged(self.calls[fifo], self.clocks.now[thread]))
 
-    def _record_clock(self, thread: int, fifo: int) -> Clock:
+    def _record_clock(self, thread: int, stream: Named) -> Clock | int:
+        fifo = self.fifos[stream]
         self._order(("stream", fifo), thread)
-        return self._capture(thread, fifo).clock
+        return self._pending_record(thread, fifo, stream) if self.pending[fifo] else self._capture(thread, fifo).clock
 
-    def _captured(self, event: EventKey) -> Clock | None:
+    def _pending_record(self, thread: int, fifo: int, stream: Named) -> int:
+        """A record behind work that has not run."""
+        number = self._new_record()
+        call = merged(self.calls[fifo], self.clocks.now[thread])
+        self._append(fifo, "record", Step(thread, self._pc[thread]), stream, number, call)
+        return number
+
+    def _captured(self, event: EventKey) -> Clock | int | None:
+        if event in self.unfinished:
+            return self.unfinished[event][0]
         capture = self.captures.get(event)
         return None if capture is None else capture.clock
+
+    def _frees(self, records: frozenset[int], clock: Clock, key: Key | None, token: tuple[int, int] | None = None) -> None:
+        self.freeing.append(Freeing(records, clock, key, token))
 
     def _used_event(self, step: Step, operand: p.Operand) -> EventKey:
         event = self._event(step, operand)
@@ -299,45 +322,77 @@ class Player(HostTests):
 
     def _record_event(self, effect: e.RecordEvent, step: Step) -> None:
         event = self._used_event(step, effect.event)
-        self.captures[event] = self._capture(step.thread, self._fifo(step.thread, effect.stream))
+        fifo = self._fifo(step.thread, effect.stream)
+        self.unfinished.pop(event, None)
+        if self.pending[fifo]:
+            self.captures.pop(event, None)
+            number = self._pending_record(step.thread, fifo, self.stream(step.thread, effect.stream))
+            self.unfinished[event] = (number, self.pending[fifo][-1].call)
+            return
+        self.captures[event] = self._capture(step.thread, fifo)
 
     def _join_event(self, effect: e.JoinEvent, step: Step) -> None:
-        capture = self.captures.get(self._used_event(step, effect.event))
+        event = self._used_event(step, effect.event)
+        if event in self.unfinished:
+            self._waits_for(step.thread, self.unfinished[event][0])
+            return
+        capture = self.captures.get(event)
         if capture is not None:  # never recorded: returns at once (S18)
             self.clocks.sync(step.thread, capture.clock, capture.source)
 
     def _join_stream(self, effect: e.JoinStream, step: Step) -> None:
-        self._join_fifo(step.thread, self._fifo(step.thread, effect.stream))
+        self._join_fifo(step, self._fifo(step.thread, effect.stream), self.stream(step.thread, effect.stream))
 
-    def _join_fifo(self, thread: int, fifo: int) -> None:
-        self.clocks.sync(thread, self.clocks.snapshot(fifo), fifo)
+    def _join_fifo(self, step: Step, fifo: int, stream: Named) -> None:
+        if self.pending[fifo]:
+            self._waits_for(step.thread, self._mark(fifo, step, stream))
+        else:
+            self.clocks.sync(step.thread, self.clocks.snapshot(fifo), fifo)
 
     def _join_device(self, effect: e.JoinDevice, step: Step) -> None:
-        for (id_, _slot), fifo in self.fifos.items():
+        for (id_, slot), fifo in self.fifos.items():
             stream = self.program.objects[id_]
             assert isinstance(stream, p.Stream)
             if stream.gpu == effect.gpu and stream.process == effect.process:
                 self._order(("stream", fifo), step.thread)
-                self._join_fifo(step.thread, fifo)
+                self._join_fifo(step, fifo, (id_, slot))
 
-    def _stream_waits(self, thread: int, fifo: int, capture: Capture) -> None:
-        self.clocks.wait(thread, fifo, capture.clock, capture.source)
+    def _stream_waits(self, step: Step, stream: Named, capture: Capture | int, call: Clock) -> None:
+        """`capture` may be the number of a record that is pending."""
+        thread, fifo = step.thread, self.fifos[stream]
+        if self.pending[fifo] or isinstance(capture, int):
+            self._append(fifo, "wait", step, stream, capture)
+        else:
+            self._stream_continues(thread, None, fifo, capture)
+        self.calls[fifo] = merged(self.calls[fifo], call)
+        self._called(thread, fifo)
+
+    def _stream_continues(self, thread: int, caller: Clock | None, fifo: int, capture: Capture) -> None:
+        self.clocks.wait(thread, fifo, capture.clock, capture.source, caller)
         tail = dict(self.tails[fifo])
         for agent, tick in capture.items.items():
             tail[agent] = max(tick, tail.get(agent, 0))
         self.tails[fifo] = tail
-        self.calls[fifo] = merged(self.calls[fifo], capture.call)
-        self._called(thread, fifo)
 
     def _stream_joins_event(self, effect: e.StreamJoinsEvent, step: Step) -> None:
-        capture = self.captures.get(self._used_event(step, effect.event))
-        fifo = self._fifo(step.thread, effect.stream)
-        if capture is not None:  # never recorded: does nothing (S18)
-            self._stream_waits(step.thread, fifo, capture)
+        event = self._used_event(step, effect.event)
+        self._fifo(step.thread, effect.stream)
+        stream = self.stream(step.thread, effect.stream)
+        if event in self.unfinished:
+            self._stream_waits(step, stream, *self.unfinished[event])
+        elif event in self.captures:  # never recorded: does nothing (S18)
+            self._stream_waits(step, stream, self.captures[event], self.captures[event].call)
 
     def _stream_joins_stream(self, effect: e.StreamJoinsStream, step: Step) -> None:
-        capture = self._capture(step.thread, self._fifo(step.thread, effect.other))
-        self._stream_waits(step.thread, self._fifo(step.thread, effect.stream), capture)
+        thread = step.thread
+        behind, stream = self._fifo(thread, effect.other), self.stream(thread, effect.stream)
+        self._fifo(thread, effect.stream)
+        if self.pending[behind]:
+            number = self._pending_record(thread, behind, self.stream(thread, effect.other))
+            self._stream_waits(step, stream, number, self.pending[behind][-1].call)
+            return
+        capture = self._capture(thread, behind)
+        self._stream_waits(step, stream, capture, capture.call)
 
     def _note_use(self, effect: e.NoteUse, step: Step) -> None:
         self._note(self._memory(step, effect.block), self.stream(step.thread, effect.stream), effect.space)
@@ -353,13 +408,28 @@ class Player(HostTests):
         capture = self.captures.get(self._event(Step(thread, self._pc[thread]), question.event))
         return {} if capture is None else capture.items
 
+    def _waits_on_the_device(self, thread: int, question: p.EventQuery | p.StreamQuery) -> bool:
+        if isinstance(question, p.StreamQuery):
+            return bool(self.pending[self.fifos[self.stream(thread, question.stream)]])
+        return bool(self.unfinished) and self._event(Step(thread, self._pc[thread]), question.event) in self.unfinished
+
     def _query_answers(self, thread: int, question: p.EventQuery | p.StreamQuery) -> set[str]:
+        if self._waits_on_the_device(thread, question):
+            return {"no"}
         pending = self._pending(thread, self._query_items(thread, question))
         return {"yes", "no"} if pending else {"yes"}
 
     def _query(self, step: Step, question: p.EventQuery | p.StreamQuery) -> None:
         """S24, S34. "yes": as a synchronize. "no": after the record (or enqueue) call, and work is still pending."""
         thread = step.thread
+        if self._waits_on_the_device(thread, question):
+            # What it waits for runs later in the run: nothing that comes before this step can come after its end.
+            if isinstance(question, p.StreamQuery):
+                call = self.calls[self._fifo(thread, question.stream)]
+            else:
+                call = self.unfinished[self._used_event(step, question.event)][1]
+            self.clocks.absorb(thread, call)
+            return
         items = self._query_items(thread, question)
         if isinstance(question, p.StreamQuery):
             fifo = self._fifo(thread, question.stream)
@@ -392,6 +462,10 @@ def _host(player: Player, effect: Any, step: Step) -> None:
     player.host_effect(effect, step)
 
 
+def _meeting(player: Player, effect: Any, step: Step) -> None:
+    player._meeting(effect, step)
+
+
 _EFFECTS: dict[type, Callable[[Player, Any, Step], None]] = {
     e.Touch: Player._touch,
     e.Enqueue: Player._enqueue,
@@ -403,6 +477,7 @@ _EFFECTS: dict[type, Callable[[Player, Any, Step], None]] = {
     e.StreamJoinsStream: Player._stream_joins_stream,
     e.NoteUse: Player._note_use,
     **dict.fromkeys(e.HOST_EFFECTS, _host),
+    **dict.fromkeys(e.MEETINGS, _meeting),
 }
 EVENT_EFFECTS = frozenset(_EFFECTS)
 """The effects that the concrete event structure covers (compared with the alphabet in a test)."""

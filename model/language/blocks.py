@@ -57,8 +57,11 @@ class Scope:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         recording = self._design._recording
-        if recording is not None and not isinstance(error, CutRun):
-            recording.leave(self._frame)
+        if recording is None or isinstance(error, CutRun):
+            return
+        if error is not None and recording.frames[-1] is not self._frame:
+            return  # a maybe in it was left by the error, which is what the user has to see
+        recording.leave(self._frame)
 
 
 class MaybeBlock:

@@ -16,7 +16,6 @@ from fencepost.model.language.objects import Accesses, Event, Stream, Tensor
 if TYPE_CHECKING:
     from fencepost.model.language.blocks import Process
     from fencepost.model.language.design import Design
-    from fencepost.model.language.hosts import Queue
     from fencepost.model.language.tracer import Recording
 
 TORCH_STREAMS = 32
@@ -72,53 +71,6 @@ class Agent:
         design.launch(name, reads, writes, stream=stream, time=time)
         handle = design.event(f"{name} of {self._name} done")
         return stream.record_event(handle)
-
-
-class Communicator:
-    """What the host threads of several ranks do together. Meetings of devices are not in the language yet."""
-
-    def __init__(self, design: Design, name: str, ranks: tuple[str, ...]) -> None:
-        if len(ranks) < 2 or len(set(ranks)) != len(ranks):
-            fail(f"communicator {name!r} has the ranks {list(ranks)}; name two at least, each once")
-        self._design, self._name, self._ranks = design, name, ranks
-        # The k-th call of a rank meets the k-th of every other: nobody is more than one call ahead.
-        self._mail: dict[tuple[str, str], Queue] = {
-            (one, other): design.queue(f"{name} {one} to {other}", capacity=2, item=())
-            for one in ranks for other in ranks if one != other
-        }  # fmt: skip
-
-    def host_barrier(self, rank: str) -> None:
-        """The calling thread, as `rank`, goes on when all ranks have come (a host edge between all pairs)."""
-        self._announce(rank)
-        self.host_wait(rank)
-
-    def host_announce(self, rank: str) -> None:
-        """The first half of a barrier: the rank has come and does not wait."""
-        self._announce(rank)
-
-    def host_wait(self, rank: str) -> None:
-        """The second half: wait until all others have come as often as this rank waits."""
-        for other in self._others(rank):
-            self._mail[other, rank].get()
-        ahead = self._design._running().ahead
-        ahead[self._name, rank] = ahead.get((self._name, rank), 0) - 1
-
-    def _announce(self, rank: str) -> None:
-        others = self._others(rank)
-        ahead, key = self._design._running().ahead, (self._name, rank)
-        ahead[key] = ahead.get(key, 0) + 1
-        if ahead[key] > 1:
-            fail(
-                f"communicator {self._name!r}: rank {rank!r} comes a second time before it waits for the others; call "
-                "host_wait in between, nobody is more than one call ahead"
-            )
-        for other in others:
-            self._mail[rank, other].put()
-
-    def _others(self, rank: str) -> tuple[str, ...]:
-        if rank not in self._ranks:
-            fail(f"communicator {self._name!r} has no rank {rank!r}; it has: {', '.join(self._ranks)}")
-        return tuple(other for other in self._ranks if other != rank)
 
 
 def memcpy(design: Design, dst: Tensor, src: Tensor, time: float | None) -> None:
@@ -179,10 +131,6 @@ class Composites:
         if queues < 1:
             fail(f"agent {name!r} has {queues} queues; it needs one at least")
         return Agent(self, name, queues)
-
-    def communicator(self: Any, name: str, ranks: tuple[str, ...] | list[str]) -> Communicator:
-        """Ranks that meet: names of the ranks, which their threads pass to `host_barrier`."""
-        return Communicator(self, name, tuple(ranks))
 
     def graph(self: Any, name: str) -> Graph:
         """A CUDA graph: captured once, replayed with the addresses that it was captured with (S91-S102)."""

@@ -13,18 +13,21 @@ from typing import Any, Literal, TypeVar
 from fencepost.model import program as p
 from fencepost.model.language import hosts, objects
 from fencepost.model.language.blocks import MaybeBlock, Process, Scope
+from fencepost.model.language.communicators import Communicators
 from fencepost.model.language.composites import Composites
 from fencepost.model.language.errors import DesignWarning, fail, here, user_frame
 from fencepost.model.language.graphs import private_memory
 from fencepost.model.language.index import Turn
+from fencepost.model.language.meetings import Meetings
 from fencepost.model.language.objects import Accesses, Event, Stream, Tensor
+from fencepost.model.language.sharing import Sharing
 from fencepost.model.language.tracer import LocalKey, Recording, Sites, Tracer, running
 from fencepost.model.language.variants import accepted
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 
 
-class Design(Composites):
+class Design(Composites, Communicators, Meetings, Sharing):
     """A design being written down. Names of objects are unique in it; so are names of threads.
 
     Everything raises `DesignError` (one line with file and line) when it is used wrongly.
@@ -51,6 +54,8 @@ class Design(Composites):
         self._blocking: list[tuple[int, Stream]] = []
         self._legacy_users: dict[tuple[str, int], dict[tuple[int, bool], str]] = {}
         self._temporaries: dict[str, str] = {}
+        self._shared: dict[int, set[str]] = {}
+        """Memory -> the processes, besides its own, that it is mapped in."""
         """Streams that the legacy default stream's rule applies to (S11)."""
         self._implicit: dict[str, int] = {}
         """Objects that the language made while tracing, by name."""
@@ -198,8 +203,9 @@ class Design(Composites):
         return decorate if body is None else decorate(body)
 
     def _thread(
-        self, name: str, kind: str, stream: Stream | None, process: Process | str | None
-    ) -> Callable[[Body], Body]:
+        self, name: str, kind: str, stream: Stream | None, process: Process | str | None,
+        around: tuple[p.Operation, p.Operation] | None = None, calls_cuda: bool = True,
+    ) -> Callable[[Body], Body]:  # fmt: skip
         if self._recording is not None:
             fail(f"thread {name!r} is made in a body; make it outside")
         if not isinstance(name, str) or not name:
@@ -223,7 +229,8 @@ class Design(Composites):
                 fail(f"the body of {name!r} takes {', '.join(parameters)}; a body takes the turn n, or nothing")
             self._processes.append(owner)
             try:
-                tracer = Tracer(self, name, kind, body, stream)
+                tracer = Tracer(self, name, kind, body, stream, around)
+                tracer.calls_cuda = calls_cuda
                 nodes, entry = tracer.trace((Turn(self),) if parameters else ())
             finally:
                 self._processes.pop()

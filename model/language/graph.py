@@ -32,7 +32,7 @@ class Asked(Data, frozen=True):
 class MaybeBegan(Data, frozen=True):
     """The block of a `maybe` begins; the tracer always runs it."""
 
-    question: p.Maybe
+    question: p.Question
     site: int
 
 
@@ -174,7 +174,7 @@ class Merger:
             after: list[int] = []
             inside = self._merge(low, high, position + 1, (*blocks, after), loops)
             if len(set(after)) != 1:
-                self.depends(entry.site, f"the block of maybe {entry.question.name!r}")
+                self.depends(entry.site, f"the block of maybe {getattr(entry.question, 'name', '')!r}")
             return self._term(("ask", entry.question, entry.site), ("yes", inside), ("no", after[0]))
         if isinstance(entry, MaybeEnded):
             follows = self._merge(low, high, position + 1, blocks[:-1], loops)

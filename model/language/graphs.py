@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from fencepost.model import program as p
+from fencepost.model.effects import MEETINGS
 from fencepost.model.language.errors import fail
 from fencepost.model.language.objects import Stream, Tensor
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from fencepost.model.language.tracer import Recording
 
 _SYNCHRONISING = (p.EventSync, p.StreamSync, p.DeviceSync, p.Item)
-_NODES = (p.Launch, p.Copy, p.Memset)
+_NODES = (p.Launch, p.Copy, p.Memset, *MEETINGS)
 _ORDER = (p.Record, p.StreamWaitEvent, p.WaitStream)
 
 
@@ -66,6 +67,8 @@ class Graph:
     def _take(self, operation: p.Operation, recording: Recording) -> bool:
         """Whether the graph takes the operation, so that it does not run now."""
         stream = getattr(operation, "stream", None)
+        if isinstance(operation, p.WaitFlag) and stream is None:
+            return False  # the host's own wait on a word in memory is no CUDA call
         if isinstance(operation, _SYNCHRONISING) or (isinstance(operation, p.Copy) and not operation.non_blocking):
             fail(f"graph {self._name!r}: the host cannot wait during a capture (S99); move the wait out of `with capture()`")
         if isinstance(operation, p.RecordStream):
@@ -148,7 +151,7 @@ class Graph:
             if joined.get(stream, 0) < self._length[stream]:
                 name = getattr(self._design._objects[getattr(stream, "id", 0)], "name", "?")
                 fail(f"graph {self._name!r}: stream {name!r} does not rejoin the capturing stream before the end (S98)")
-            home = p.Stream(f"{self._name} branch {number}", None, 0, False, self._design._process())
+            home = p.Stream(f"{self._name} branch {number}", None, self._design._gpu(None), False, self._design._process())
             self._branches[stream] = self._design._made(home)
         for number, event in enumerate(self._recorded):
             self._events[event] = self._design._made(p.Event(f"{self._name} edge {number}"))

@@ -15,6 +15,7 @@ from fencepost.model.language.tracer import Frame, Life, Recording, user_frames
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
+    from fencepost.model.language.sharing import Released
 
 KINDS = (p.EVENT, p.MEMORY, p.INDEX, p.HANDLE)
 Value = Union[Tensor, Event, Index, Handle]
@@ -363,6 +364,12 @@ class Lock:
         """Take it if it is available; whether it was."""
         self._design._own(self)
         return self._design._running().yes(p.TryLock(self._id))
+
+    def released(self) -> Released:
+        """`with gil.released():` gives it back for the block and takes it again behind it (S106)."""
+        from fencepost.model.language.sharing import Released
+
+        return Released(self)
 
     def _do(self, operation: p.Operation) -> None:
         self._design._own(self)

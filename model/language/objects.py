@@ -12,7 +12,9 @@ from fencepost.model.language.index import Handle, Index, Key, PartKey
 from fencepost.model.language.tracer import Life, Recording
 
 if TYPE_CHECKING:
+    from fencepost.model.language.blocks import Process
     from fencepost.model.language.design import Design
+    from fencepost.model.language.meetings import DeviceFlag
 
 HARMS = ("address", "value", "shape", "quality")
 """What a stale read does: out of range, wrong value, ranks disagree, worse quality only."""
@@ -99,7 +101,28 @@ class Tensor(Referent):
 
     def _operand(self, recording: Recording) -> p.Operand:
         recording.tracer.design._own(self)
+        if self._id is not None and len(self._design._known_processes) > 1:
+            self._known_here(self._id)
         return self._resolve(recording, None if self._part is None else self._part.resolve(recording))
+
+    def _known_here(self, number: int) -> None:
+        owner, mine = self._design._objects[number].process, self._design._process()
+        if owner and mine != owner and mine not in self._design._shared.get(number, ()):
+            who = f"process {mine!r}" if mine else "a thread outside of all processes"
+            fail(
+                f"memory {self._name!r} belongs to process {owner!r} and is used by {who}; say {self._name}.shared_with({mine!r}) where "
+                "it is made, or hand it over through a queue"
+            )
+
+    def shared_with(self, *processes: str | Process) -> Tensor:
+        """The same memory is mapped in these processes too (IPC, peer access, shared memory); nothing is ordered by that (S139)."""
+        if self._id is None:
+            fail(f"{self._name!r} is made in a body; hand it over through a queue or d.ipc_queue")
+        if not self._design._objects[self._id].process:
+            fail(f"{self._name!r} belongs to no process, so all may use it; make it in `with d.process(...)`")
+        for process in processes:
+            self._design._shared.setdefault(self._id, set()).add(process if isinstance(process, str) else process.name)
+        return self
 
     def _access(self, recording: Recording, mode: str, harm: str = "value", same_bytes: bool = False) -> p.Access:
         _check_harm(harm)
@@ -199,6 +222,12 @@ class Tensor(Referent):
             fail(f"{self._name!r} is no ring; give it depth= to take slots")
         return self[self._design._take_cursor(self).advance()]
 
+    def free_async(self, stream: Stream | None = None) -> None:
+        """cudaFreeAsync on a stream (default: the current one): what `d.malloc_async` made ends there."""
+        from fencepost.model.language.sharing import free_async
+
+        free_async(self, stream)
+
     def record_stream(self, stream: Stream) -> None:
         """Tell the caching allocator that `stream` uses the block (S64)."""
         recording = self._design._running()
@@ -259,10 +288,38 @@ class Event(Referent):
         recording.tracer.design._own(self)
         return self._resolve(recording)
 
-    def record(self, stream: Stream | None = None) -> None:
-        """Capture the stream's work so far, forgetting an earlier capture (S19)."""
+    def record(self, stream: Stream | None = None, *, may_fail: bool = False) -> None:
+        """Capture the stream's work so far, forgetting an earlier capture (S19).
+
+        It must be a stream of the event's own device (S25); an event made in a body has that of its first record (S17).
+        `may_fail`: the call may fail and nobody looks, so that the event keeps what it had; on another device it always does.
+        """
         recording = self._design._running()
-        recording.do(p.Record(self._operand(recording), self._design._stream(stream, recording)))
+        operand, where = self._operand(recording), self._design._stream(stream, recording)
+        wrong = self._elsewhere(where)
+        if wrong is not None and not may_fail:
+            fail(wrong)
+        if wrong is not None:
+            recording.step()
+        elif may_fail:
+            if recording.capturing is not None:
+                fail(f"event {self._name!r}: a record that may fail cannot be captured; record it outside of the capture")
+            recording.begin_maybe(p.Maybe(f"record of {self._name} succeeds"))
+            recording.do(p.Record(operand, where))
+            recording.end_maybe()
+        else:
+            recording.do(p.Record(operand, where))
+
+    def _elsewhere(self, where: p.Operand) -> str | None:
+        """What is wrong when the stream is of another device than the event (S25)."""
+        event = self._design._objects[self._id] if self._id is not None else None
+        stream = self._design._objects[where.id] if isinstance(where, (p.Obj, p.Slot)) else None
+        if not isinstance(event, p.Event) or not isinstance(stream, p.Stream) or stream.is_agent or event.gpu == stream.gpu:
+            return None
+        return (
+            f"event {self._name!r} is of GPU {event.gpu} and is recorded on stream {stream.name!r} of GPU {stream.gpu}: a record must be "
+            f"on the event's own device (S25); make it with d.event({self._name!r}, gpu={stream.gpu})"
+        )
 
     def synchronize(self, *, time: float | None = None) -> None:
         """The host waits for the latest capture; never recorded: returns at once (S18, S23)."""
@@ -321,6 +378,14 @@ class Stream(Referent):
         event.record(self)
         return event
 
+    def write_value(self, flag: DeviceFlag, value: int) -> None:
+        """Store a constant into a device flag when the stream comes here (cuStreamWriteValue32)."""
+        _device_flag(flag, "write_value")._do("write_value", value, p.StoreFlag, self)
+
+    def wait_value(self, flag: DeviceFlag, value: int, reset: bool = False) -> None:
+        """Later work waits until a device flag is at least `value` (cuStreamWaitValue32, S118); `reset`: it then stores 0."""
+        _device_flag(flag, "wait_value")._do("wait_value", value, p.WaitFlag, self, reset=reset)
+
     def synchronize(self, *, time: float | None = None) -> None:
         """The host waits for everything in the stream (S32)."""
         recording = self._design._running()
@@ -340,6 +405,14 @@ def _memory(x: object, where: str) -> None:
 def _event(x: object, where: str) -> None:
     if not isinstance(x, Event):
         fail(f"{where}: {x!r} is no event")
+
+
+def _device_flag(x: Any, where: str) -> DeviceFlag:
+    from fencepost.model.language.meetings import DeviceFlag
+
+    if not isinstance(x, DeviceFlag):
+        fail(f"{where}: {x!r} is no device flag; make it with d.device_flag(name)")
+    return x
 
 
 def _check_harm(harm: str) -> None:

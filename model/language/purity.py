@@ -13,6 +13,8 @@ from fencepost.model.language.errors import is_own
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 _DEPTH = 6
 _WIDTH = 2_000
+_identities: set[type] = set()
+"""Classes of the language whose objects count by identity, as far as any was met."""
 
 
 def state_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -63,8 +65,11 @@ def _names(code: CodeType) -> set[str]:
 
 def fingerprint(value: Any, depth: int = _DEPTH) -> Any:
     """A value that differs when `value` was changed in place, as deep as it can be seen."""
+    kind = type(value)
+    if kind in _identities:
+        return id(value)
     if isinstance(value, _PLAIN):
-        return (type(value).__name__, value)
+        return (kind.__name__, value)
     if depth == 0:
         return id(value)
     if isinstance(value, (list, tuple, deque)):
@@ -76,7 +81,10 @@ def fingerprint(value: Any, depth: int = _DEPTH) -> Any:
         return (id(value), len(value), {v if isinstance(v, _PLAIN) else id(v) for v in value})
     if hasattr(value, "__next__"):
         return object()  # how far an iterator is cannot be seen; what uses one from outside keeps state
-    if type(value).__module__.startswith("fencepost.model.language") or callable(value):
+    if kind.__module__.startswith("fencepost.model.language"):
+        _identities.add(kind)
+        return id(value)
+    if callable(value):
         return id(value)
     attributes = getattr(value, "__dict__", None)
     if isinstance(attributes, dict):

@@ -41,6 +41,9 @@ they share answers with, from which a body that keeps state differs soon enough.
 
 CURE = "a body may depend on nothing but the answers to its questions; keep what lasts in a d.cell or d.cursor"
 
+CUDA = (p.Alloc, p.EventSync, p.DeviceSync)
+"""Operations that call CUDA without naming a stream."""
+
 running: list[Design] = []
 """The design whose body is being traced; several only when a body calls a design function."""
 
@@ -81,13 +84,14 @@ class Sites:
             site = self._enter(tuple(key), tuple(found))
         return site
 
-    def end_of(self, body: Callable[..., Any]) -> int:
-        """The site of what happens when the body's frame is gone: its last line."""
+    def end_of(self, body: Callable[..., Any], first: bool = False) -> int:
+        """The site of what happens when the body's frame is gone: its last line; or (`first`) before it is there."""
         code = body.__code__
-        key = ((id(code), -1),)
+        key = ((id(code), -2 if first else -1),)
         if key not in self._known:
             self._keep.append(code)
             last = max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)
+            last = code.co_firstlineno if first else last
             self._enter(key, ((code.co_filename, last, code.co_name),))
         return self._known[key]
 
@@ -133,6 +137,8 @@ class Frame:
     def __init__(self, kind: str, name: str) -> None:
         self.kind, self.name = kind, name
         self.held: list[Life] = []
+        self.endings: list[Callable[[int | None], None]] = []
+        """What to do before it lets go of what it holds; called with the site, or None for the current place."""
         self.ended = False
 
 
@@ -176,6 +182,8 @@ class Recording:
         if self.capturing is not None and self.capturing._take(operation, self):
             self.step()
             return
+        if not self.tracer.calls_cuda and (isinstance(operation, CUDA) or getattr(operation, "stream", None) is not None):
+            fail(f"callback {self.tracer.name!r}: a host function may not call CUDA (S104); hand the work to a thread of its own")
         if self.tracer.design._blocking and not self._implied:
             self._implied = True
             self.tracer.design._legacy_edges(operation, self)
@@ -186,6 +194,13 @@ class Recording:
             self.entries.append(self.expected[len(self.entries)])  # a replay: the place is known, and dear to find
             return
         self._enter(Did(operation, self.tracer.sites.number()))
+
+    def at(self, operation: p.Operation, site: int | None) -> None:
+        """Take down an operation at a known place; None: the current one."""
+        if site is None:
+            self.do(operation)
+        else:
+            self._enter(Did(operation, site))
 
     def _expected(self) -> Entry | None:
         """What an earlier run with the same answers so far did next."""
@@ -202,6 +217,8 @@ class Recording:
         """The answer that this run gives to the question."""
         if self.capturing is not None:
             fail("a question during a capture: the graph is captured once, and asking a stream or event is illegal (S99)")
+        if not self.tracer.calls_cuda and isinstance(question, (p.EventQuery, p.StreamQuery)):
+            fail(f"callback {self.tracer.name!r}: a host function may not call CUDA (S104), not even a query")
         self.step()
         answer = options[self._branch(len(options))]
         known = self._expected()
@@ -248,19 +265,18 @@ class Recording:
             "maybe": f"the end of maybe {frame.name!r}, which may not have run",
             "drain": "the end of its iteration of the drain loop",
         }[frame.kind]  # fmt: skip
+        for ending in frame.endings:
+            ending(site)
         for life in reversed(frame.held):
             if life.dead is None:
                 if life.kind == p.MEMORY:
-                    if site is None:
-                        self.do(p.Drop(life.local))
-                    else:
-                        self._enter(Did(p.Drop(life.local), site))
+                    self.at(p.Drop(life.local), site)
                 life.dead = what
 
     # ------------------------------------------------------------ maybe and drain
 
-    def begin_maybe(self, question: p.Maybe) -> None:
-        """The block of a `maybe` begins."""
+    def begin_maybe(self, question: p.Question) -> None:
+        """The block of a `maybe` begins; it runs when the answer is "yes"."""
         self.step()
         self._enter(MaybeBegan(question, self.tracer.sites.number()))
 
@@ -305,8 +321,13 @@ class Recording:
 class Tracer:
     """Traces one body into a thread."""
 
-    def __init__(self, design: Design, name: str, kind: str, body: Callable[..., Any], default: Stream | None) -> None:
+    def __init__(
+        self, design: Design, name: str, kind: str, body: Callable[..., Any], default: Stream | None,
+        around: tuple[p.Operation, p.Operation] | None = None,
+    ) -> None:  # fmt: skip
         self.design, self.name, self.kind, self.body, self.default = design, name, kind, body, default
+        self.around, self.calls_cuda = around, True
+        """Of the body of a host function: what its driver thread does before and after; and whether it may call CUDA (S104)."""
         self.sites = design._sites
         self.locals: dict[LocalKey, int] = {}
         self.table: list[Entry] = []
@@ -380,6 +401,8 @@ class Tracer:
         self.design._recording = recording
         running.append(self.design)
         try:
+            if self.around is not None:
+                recording.at(self.around[0], self.sites.end_of(self.body, first=True))
             result = _call_body(self.body, arguments)
             if (result is not None and hasattr(result, "__next__")) or hasattr(result, "__await__"):
                 fail(f"the body of {self.name!r} is a generator; write a plain function", self._body_place())
@@ -391,6 +414,8 @@ class Tracer:
                         self._body_place(),
                     )
             recording.leave(recording.frames[-1], self.sites.end_of(self.body))
+            if self.around is not None:
+                recording.at(self.around[1], self.sites.end_of(self.body))
         except CutRun:
             pass
         finally:

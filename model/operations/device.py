@@ -12,7 +12,7 @@ def _item(stream: p.Operand, accesses: tuple[p.Access, ...], what: str, context:
     environment = context.environment
     blocks = environment.blocking_kernels if what == "kernel" else environment.blocking_copies
     home = context.program.objects[stream.id] if isinstance(stream, (p.Obj, p.Slot)) else None
-    blocks = blocks and not (isinstance(home, p.Stream) and home.gpu < 0)
+    blocks = blocks and not (isinstance(home, p.Stream) and home.is_agent)
     item = Enqueue(stream, accesses, what)
     return (item, JoinStream(stream)) if blocks else (item,)
 

@@ -51,11 +51,17 @@ def render() -> str:
     return "\n".join([*lines, ""])
 
 
+_MEETINGS = (
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "scatter", "reduce", "gather", "send", "recv",
+    "barrier", "rendezvous", "host_barrier", "host_broadcast", "host_gather",
+)  # fmt: skip
+
+
 def _calls() -> list[str]:
     """Calls of the language that are written down as several operations, from their docstrings."""
-    from fencepost.model.language import composites, graphs
+    from fencepost.model.language import communicators, composites, graphs, meetings, sharing
     from fencepost.model.language.design import Design
-    from fencepost.model.language.objects import Tensor
+    from fencepost.model.language.objects import Event, Tensor
 
     entries = [
         ("d.stream(blocking=True)", Design.stream),
@@ -66,7 +72,16 @@ def _calls() -> list[str]:
         ("x.to_cpu", Tensor.to_cpu),
         ("d.host_function", Design.host_function),
         ("d.agent().post", composites.Agent),
-        ("d.communicator().host_barrier", composites.Communicator),
+        ("d.communicator", communicators.Communicator),
+        *((f"comm.{name}", getattr(communicators.Communicator, name)) for name in _MEETINGS),
+        ("comm.all_reduce(async_op=True).wait", communicators.Work),
+        ("d.callback", meetings.Callback),
+        ("e.record(may_fail=True)", Event.record),
+        ("d.condition", sharing.Condition),
+        ("lock.released", sharing.Released),
+        ("d.collector", sharing.Collector),
+        ("d.malloc_async and x.free_async", sharing.free_async),
+        ("d.ipc_queue", sharing.IpcQueue),
         ("d.graph: capture and replay", graphs.Graph),
     ]
     lines = ["## Calls that are several operations", "", "Every engine learns these through the operations that they are made of.", ""]

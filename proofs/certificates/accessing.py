@@ -14,6 +14,7 @@ from fencepost.proofs.certificates.world import (
     Path,
     Unsupported,
     Value,
+    Where,
     Witness,
     World,
     may_overlap,
@@ -270,8 +271,15 @@ class Accessing:
         """Something that must never happen: an obligation that no bit can meet."""
         w.checks = (*w.checks, Check(0, what, t, n, which))
 
-    def _where(self, w: World, t: int, target: p.Operand) -> tuple[int | None, Path, bool | None] | None:
-        """(slot, path, whether the block is still its owner's) where `target` touches the class."""
+    def where(self, w: World, t: int, n: int, which: int, access: p.Access) -> Where | None:
+        """Where an access touches the class, as its call sees it; None where it does not, or must not."""
+        found = self._where(w, t, access.target)
+        if found is not None and isinstance(access.target, p.Local) and (w.locals[t][access.target.id] or "?")[0] == "d":
+            self.fault(w, "UNDEFINED", t, n, which)  # a use after the free, in whatever order
+            return None
+        return found
+
+    def _where(self, w: World, t: int, target: p.Operand) -> Where | None:
         cls = self.cls
         if cls is None:
             return None
@@ -279,34 +287,35 @@ class Accessing:
         if not isinstance(target, p.Local):
             if cls.kind != "memory" or target.id != cls.id:
                 return None
-            return (self.named(w, t, target)[1] if self.depth(target.id) > 1 else None), part, True
+            return Where(self.named(w, t, target)[1] if self.depth(target.id) > 1 else None, part)
         value = w.locals[t][target.id]
         if value is None:
             return None
         if value[0] == "M" and cls.kind == "memory" and value[1] == cls.id:
-            return value[2], (*value[3], *part), True
+            return Where(value[2], (*value[3], *part))
         if value[0] in "Bbd" and cls.kind == "block":
-            return None, (*value[2], *part), value[0] != "d"
+            return Where(None, (*value[2], *part), "gone" if value[0] == "d" else "owner")
         if value[0] == "T" and cls.kind == "pool":
-            return None, (*value[1], *part), True
+            return Where(None, (*value[1], *part))
         return None
 
     def judge(self, w: World, t: int, n: int, which: int, access: p.Access, mask: int) -> Witness | None:
         """One access by an agent that carries `mask`. Gives the witness that it would be, while none is chosen."""
-        where = self._where(w, t, access.target)
-        if where is None:
-            return None
-        slot, path, counted = where
-        if isinstance(access.target, p.Local) and (w.locals[t][access.target.id] or "?")[0] == "d":
-            self.fault(w, "UNDEFINED", t, n, which)  # a use after the free, in whatever order
-            return None
-        write, same = access.mode == "w", access.same_bytes
+        where = self.where(w, t, n, which, access)
+        return None if where is None else self.judge_at(w, t, n, which, access.mode == "w", access.same_bytes, where, mask)
+
+    def judge_at(
+        self, w: World, t: int, n: int, which: int, write: bool, same: bool, where: Where, mask: int
+    ) -> Witness | None:  # fmt: skip
+        """`judge` for an access whose place is known."""
+        slot, path = where.slot, where.path
+        counted = where.owner == "owner"
         wit = w.witness
         if wit is None:
-            self._defined(w, t, n, which, write, same, path, counted)
+            self._defined(w, t, n, which, write, same, where)
             if any(piece[0] == "tok" and not piece[2] for piece in path):
                 return None  # chosen where its own token is the guessed one
-            return Witness(same, self.epochs, slot, path, bool(counted))
+            return Witness(same, self.epochs and counted, slot, path, counted)
         if slot is not None and wit.slot is not None and slot != wit.slot:
             return None
         if wit.tenant and counted and not may_overlap(wit.path, path):
@@ -325,27 +334,29 @@ class Accessing:
             w.witness = wit._replace(epoch=False)
         return None
 
-    def _defined(
-        self, w: World, t: int, n: int, which: int, write: bool, same: bool, path: Path, counted: bool | None
-    ) -> None:
+    def _defined(self, w: World, t: int, n: int, which: int, write: bool, same: bool, where: Where) -> None:
         """A read of a block before its owner wrote there reads undefined bytes."""
-        if w.block is None or not counted or w.block.written is None:
+        path, former = where.path, where.owner == "former"
+        if w.block is None or where.owner == "gone":
             return
-        written = w.block.written
+        written = w.block.former if former else w.block.written
+        if written is None:
+            return
         if not write:
             if not any(surely_covers(done, path) for done in written):
                 self.fault(w, "UNDEFINED", t, n, which)
         elif not same and not any(surely_covers(done, path) for done in written):
             left = tuple(done for done in written if not surely_covers(path, done))
-            w.block = w.block._replace(written=tuple(sorted((*left, path), key=repr)))
+            now = tuple(sorted((*left, path), key=repr))
+            w.block = w.block._replace(former=now) if former else w.block._replace(written=now)
 
-    def _choose(self, w: World, wit: Witness, access: p.Access, t: int, n: int, which: int) -> World:
+    def _choose(self, w: World, wit: Witness, write: bool, t: int, n: int, which: int) -> World:
         chosen = w.copy()
         chosen.witness = wit
-        chosen.reader = 0 if access.mode == "w" else TRUE
+        chosen.reader = 0 if write else TRUE
         chosen.chosen = (t, n, which)
         if chosen.block is not None:
-            chosen.block = chosen.block._replace(written=None)
+            chosen.block = chosen.block._replace(written=None, former=None)
         return chosen
 
     def accessed_by_host(
@@ -357,7 +368,7 @@ class Accessing:
             for one in worlds[:]:
                 wit = self.judge(one, t, n, first + k, access, one.tb[t])
                 if wit is not None:
-                    chosen = self._choose(one, wit, access, t, n, first + k)
+                    chosen = self._choose(one, wit, access.mode == "w", t, n, first + k)
                     chosen.tb[t] = TRUE
                     worlds.append(chosen)
         for one in worlds[1:]:
@@ -367,16 +378,27 @@ class Accessing:
     def accessed_by_item(
         self, w: World, t: int, n: int, first: int, accesses: tuple[p.Access, ...], stream: int
     ) -> list[World]:
-        """Accesses of one device item, reads first: they never conflict with each other, and end with the item."""
-        order = sorted(range(len(accesses)), key=lambda k: accesses[k].mode == "w")
+        """Accesses of one device item that runs now."""
+        found = []
+        for k, access in enumerate(accesses):
+            where = self.where(w, t, n, first + k, access)
+            if where is not None:
+                found.append((first + k, access.mode == "w", access.same_bytes, where))
+        return self.accessed_on(w, t, n, tuple(found), stream)
+
+    def accessed_on(
+        self, w: World, t: int, n: int, accesses: tuple[tuple[int, bool, bool, Where], ...], stream: int
+    ) -> list[World]:  # fmt: skip
+        """(number, whether it writes, the same bytes, where) of an item: reads first, as they never conflict with each
+        other and end with the item."""
         had = w.witness is not None
         worlds, met = [w], w.met
-        for k in order:
+        for which, write, same, where in sorted(accesses, key=lambda one: one[1]):
             for one in worlds[:]:
                 mask = one.streams[stream] if had else TRUE  # of the same item: in order, but it may end an epoch
-                wit = self.judge(one, t, n, first + k, accesses[k], mask)
+                wit = self.judge_at(one, t, n, which, write, same, where, mask)
                 if wit is not None:
-                    chosen = self._choose(one, wit, accesses[k], t, n, first + k)
+                    chosen = self._choose(one, wit, write, t, n, which)
                     chosen.streams[stream] = TRUE
                     worlds.append(chosen)
         for one in worlds[1:]:
@@ -394,16 +416,30 @@ class Accessing:
         block = w.block
         if value is None or value[0] != "B" or block is None:
             return
-        free, uses, written = block.free | w.tb[t], block.uses, block.written
+        free, uses, written, waits = block.free | w.tb[t], block.uses, block.written, block.waits
         if block.refs == 1:
             for named in uses:
-                w.streams[self.stream_at[named]] |= w.tb[t]
-                free |= w.streams[self.stream_at[named]]
+                s = self.stream_at[named]
+                if w.fifos[s]:
+                    waits = (*waits, self.record(w, s, w.tb[t]))
+                else:
+                    w.streams[s] |= w.tb[t]
+                    free |= w.streams[s]
+            self.leave_pending(w)
             uses, written = (), None if written is None else ()
             if w.witness is not None and w.witness.tenant:
                 w.witness = w.witness._replace(tenant=False, epoch=False)
             w.map_values(lambda v: ("d", *v[1:]) if v is not None and v[0] == "b" else v)
-        w.block = block._replace(refs=block.refs - 1, free=free, uses=uses, written=written)
+        assert w.block is not None
+        w.block = w.block._replace(refs=block.refs - 1, free=free, uses=uses, written=written, waits=waits)
+
+    def record(self, w: World, s: int, mask: int) -> int:
+        """A record at the end of a pending stream (`Meetings`)."""
+        raise NotImplementedError
+
+    def leave_pending(self, w: World) -> None:
+        """What is pending on a block when it is freed (`Meetings`)."""
+        raise NotImplementedError
 
     def _alloc(self, w: World, t: int, n: int, which: int, effect: p.Alloc) -> list[World] | None:
         """Whether the allocation gets the guessed block is open when that is free and of the same owner (S62, S63)."""
@@ -416,11 +452,11 @@ class Accessing:
         mine = self.named(w, t, effect.stream) if device and effect.stream is not None else None
         self.set_local(w, t, effect.local, ("O",))
         block = w.block
-        if block.refs or (block.owner is not None and block.owner != mine):
+        if block.refs or block.waits or (block.owner is not None and block.owner != mine):
             return None
         got = w.copy()
         got.tb[t] |= block.free
-        got.block = Block(1, 0, (), mine, () if w.witness is None else None)
+        got.block = Block(1, 0, (), mine, () if w.witness is None else None, (), block.former)
         self.set_local(got, t, effect.local, ("B", True, ()))
         got.path = (*got.path[:-1], got.path[-1]._replace(got=True))
         return [w, got]

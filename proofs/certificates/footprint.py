@@ -65,6 +65,8 @@ class Footprint:
             for thread in program.threads
             for node in thread.nodes
         )
+        self.meets = any(isinstance(x, e.MEETINGS) for effects in self.effects.values() for x in effects)
+        """Whether work of a stream can be pending."""
         self._origins()
         self.accesses = tuple(self._accesses())
         found = {cls for (t, *_), x in self._touched() for cls in self.classes_of(t, x.target)}
@@ -205,6 +207,11 @@ class Footprint:
             return tuple(self.effects)  # what a query may answer depends on every capture
         label = cls.label(self.program)
         kept = {(a.thread, a.node) for a in self.accesses if label in a.classes}
+        if self.meets:  # whatever a stream waits for decides what is pending: only work on other memory is left out
+            return tuple(
+                node for node, effects in self.effects.items()
+                if node in kept or not effects or not all(isinstance(x, (e.Touch, e.Enqueue)) for x in effects)
+            )  # fmt: skip
         flows: dict[Node, list[tuple[set[object], set[object]]]] = {}
         for (t, n), effects in self.effects.items():
             flows[t, n] = [self._flow(t, effect) for effect in effects]

@@ -11,14 +11,14 @@ from typing import Any
 
 from fencepost.model import effects as e
 from fencepost.model import program as p
-from fencepost.proofs.certificates.accessing import Accessing
 from fencepost.proofs.certificates.footprint import device_streams
+from fencepost.proofs.certificates.meetings import Meetings
 from fencepost.proofs.certificates.world import DONE, Block, Queue, Step, Unsupported, Value, World
 
 RECORDED, COMPLETE = 1, 2
 
 
-class Machine(Accessing):
+class Machine(Meetings):
     """Runs single nodes. `ready` and `run` are all that the relation needs."""
 
     def start(self) -> World:
@@ -49,6 +49,9 @@ class Machine(Accessing):
         w.block = Block(0, 0, (), None, ()) if self.cls is not None and self.cls.kind == "block" else None
         w.witness, w.running, w.checks, w.chosen, w.met, w.path = None, -1, (), None, (), ()
         w.spared, w.reader = (), 0
+        w.fifos, w.latest = [()] * len(self.stream_slots), [0] * len(self.event_slots)
+        w.channels, w.words = [((), 0)] * len(self.channel), [(0, 0)] * len(self.word)
+        w.inside, w.late = [()] * len(threads), [()] * len(self.pool)
         return w
 
     # ------------------------------------------------------------ one node
@@ -75,6 +78,8 @@ class Machine(Accessing):
         if isinstance(what, p.Take):
             free, guessed = w.pools[self.pool[what.pool]]
             return bool(free) or guessed is not None
+        if isinstance(what, p.WaitFlag) and what.stream is None:
+            return w.words[self.word[what.flag]][0] >= what.value
         return True
 
     def run(self, w: World, t: int) -> list[World]:
@@ -97,7 +102,7 @@ class Machine(Accessing):
                     which += len(effect.accesses)
         for one in worlds:
             one.pc[t] = node.next
-        return worlds
+        return [after for one in worlds for after in self.settle(one)] if self.meets else worlds
 
     def end_turn(self, w: World, t: int) -> None:
         """The body's scope ends, positions move on; a script is finished."""
@@ -131,6 +136,9 @@ class Machine(Accessing):
 
     def _enqueue(self, w: World, t: int, n: int, which: int, effect: e.Enqueue) -> list[World] | None:
         s = self.stream(w, t, effect.stream)
+        if w.fifos[s]:
+            self.pend(w, s, t, n, which, effect.accesses)
+            return None
         w.streams[s] |= w.tb[t]
         if self.track:
             w.calls[s] |= w.tb[t]
@@ -139,9 +147,17 @@ class Machine(Accessing):
 
     def _recordevent(self, w: World, t: int, n: int, which: int, effect: e.RecordEvent) -> None:
         s, k = self.stream(w, t, effect.stream), self.event(w, t, effect.event)
+        if w.fifos[s]:
+            number = self.record(w, s, w.tb[t])
+            if k is not None:
+                w.latest[k] = number
+                if self.track:
+                    w.called[k], w.known[k] = w.tb[t], RECORDED
+            return
         w.streams[s] |= w.tb[t]  # a record is an item of the stream (S2, S19)
         if k is None:
             return
+        w.latest[k] = 0
         w.events[k] = w.streams[s]
         if self.track:
             w.called[k] = w.tb[t]
@@ -149,7 +165,9 @@ class Machine(Accessing):
 
     def _joinevent(self, w: World, t: int, n: int, which: int, effect: e.JoinEvent) -> None:
         k = self.event(w, t, effect.event)
-        if k is not None:
+        if k is not None and w.latest[k]:
+            w.inside[t] = (*w.inside[t], w.latest[k])
+        elif k is not None:
             w.tb[t] |= w.events[k]
             if w.known[k]:
                 w.known[k] |= COMPLETE
@@ -158,6 +176,10 @@ class Machine(Accessing):
         self._join(w, t, self.stream(w, t, effect.stream))
 
     def _join(self, w: World, t: int, s: int) -> None:
+        if w.fifos[s]:  # the call waits for what is there now
+            last = w.fifos[s][-1].what
+            w.inside[t] = (*w.inside[t], last[1] if last[0] == "record" else self.record(w, s, 0))
+            return
         w.tb[t] |= w.streams[s]
         if self.track:
             w.busy[s] = False
@@ -172,6 +194,14 @@ class Machine(Accessing):
         s, k = self.stream(w, t, effect.stream), self.event(w, t, effect.event)
         if k is None:
             return
+        if w.latest[k]:
+            self.called_on(w, t, s)
+            self.append(w, s, ("join", w.latest[k]), 0)
+            return
+        if w.fifos[s]:  # only later items wait (S20)
+            self.called_on(w, t, s)
+            self.append(w, s, ("go",), w.events[k])
+            return
         w.streams[s] |= w.events[k]
         if self.track and w.known[k]:  # never recorded: does nothing (S18)
             w.calls[s] |= w.tb[t]
@@ -179,7 +209,15 @@ class Machine(Accessing):
 
     def _streamjoinsstream(self, w: World, t: int, n: int, which: int, effect: e.StreamJoinsStream) -> None:
         s, other = self.stream(w, t, effect.stream), self.stream(w, t, effect.other)
+        if w.fifos[other]:
+            self.called_on(w, t, s)
+            self.append(w, s, ("join", self.record(w, other, w.tb[t])), 0)
+            return
         w.streams[other] |= w.tb[t]  # the record there
+        if w.fifos[s]:
+            self.called_on(w, t, s)
+            self.append(w, s, ("go",), w.streams[other])
+            return
         w.streams[s] |= w.streams[other]
         if self.track:
             w.calls[s] |= w.tb[t]
@@ -190,6 +228,7 @@ class Machine(Accessing):
     def _newevent(self, w: World, t: int, n: int, which: int, effect: p.NewEvent) -> None:
         w.events.append(0)
         w.known.append(0)
+        w.latest.append(0)
         if self.track:
             w.called.append(0)
         self.set_local(w, t, effect.local, ("E", len(w.events) - 1))
@@ -290,20 +329,27 @@ class Machine(Accessing):
     def _give(self, w: World, t: int, n: int, which: int, effect: p.Give) -> None:
         k = self.pool[effect.pool]
         free, guessed = w.pools[k]
-        mask = w.tb[t]
+        mask, number = w.tb[t], 0
         if effect.after is not None:
             event = self.event(w, t, effect.after)
-            mask |= w.events[event] if event is not None else 0
+            number = w.latest[event] if event is not None else 0
+            mask |= w.events[event] if event is not None and not number else 0
         token = self.value(w, t, effect.token) if isinstance(effect.token, p.Local) else None
         if token is None:
             raise Unsupported(f"a token is given back to {self.program.objects[effect.pool].name!r} that was not taken in this turn")
         if token[0] in ("K", "T"):
-            if guessed is not None:
+            if guessed is not None or any(one.guessed for one in w.late[k]):
                 self.fault(w, "a token is given back twice", t, n)
-            w.pools[k] = (free, mask)
+            if number:
+                self.give_later(w, k, True, mask, number)
+            else:
+                w.pools[k] = (free, mask)
+        elif number:
+            self.give_later(w, k, False, mask, number)
         else:
             w.pools[k] = ((*free, mask), guessed)
-        if len(w.pools[k][0]) + (effect.pool in self.followed) > self.object(effect.pool, p.Pool).size:
+        others = len(w.pools[k][0]) + sum(not one.guessed for one in w.late[k])
+        if w.pools[k][0] and others + (effect.pool in self.followed) > self.object(effect.pool, p.Pool).size:
             self.fault(w, "a token is given back twice", t, n)
             w.pools[k] = (w.pools[k][0][:-1], w.pools[k][1])
 
@@ -422,6 +468,8 @@ class Machine(Accessing):
             def busy(one: World) -> None:
                 one.tb[t] |= one.calls[s]
 
+            if w.fifos[s]:
+                return [("no", busy)]
             return [("yes", idle), *([("no", busy)] if w.busy[s] else [])]
         k = self.event(w, t, q.event)
         if k is None or not w.known[k]:
@@ -434,6 +482,8 @@ class Machine(Accessing):
         def pending(one: World) -> None:
             one.tb[t] |= one.called[k]
 
+        if w.latest[k]:
+            return [("no", pending)]
         return [("yes", done), *([("no", pending)] if not w.known[k] & COMPLETE else [])]
 
     def _agreed(

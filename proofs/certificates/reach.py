@@ -74,6 +74,11 @@ def wander(program: p.Program, platform: Platform, seed: int, missing: set[str])
     label, thread = 0, -1
     while len(steps) < LENGTH:
         enabled = [t for t in range(len(program.threads)) if player.enabled(t)]
+        devices = player.device_steps()
+        if devices and (not enabled or rng.random() < 0.5):
+            steps.append(rng.choice(devices))
+            player.step(steps[-1])
+            continue
         if not enabled:
             break
         if thread not in enabled or rng.random() < 0.3:
@@ -112,7 +117,7 @@ def _has_new_token(program: p.Program, player: events.Player, operation: p.Take)
 
 def as_run(path: Iterable[Step]) -> Run:
     """A path of the relation as host steps; the guessed block or token is number 0."""
-    return Run(tuple(RunStep(s.thread, s.node, s.answer, 0 if s.got else None) for s in path if s.node >= 0))
+    return Run(tuple(RunStep(s.thread, s.node, s.answer, 0 if s.got else None, s.stream) for s in path if s.node >= 0))
 
 
 class Paths:

@@ -17,7 +17,7 @@ from fencepost.model import program as p
 from fencepost.proofs.certificates.accessing import inside
 from fencepost.proofs.certificates.footprint import Class, Footprint, successors
 from fencepost.proofs.certificates.machine import Machine
-from fencepost.proofs.certificates.world import DONE, END, Check, Step, Value, World
+from fencepost.proofs.certificates.world import DONE, END, Check, Pending, Step, Value, Where, World
 
 
 class Edge(NamedTuple):
@@ -73,6 +73,8 @@ class Relation:
 
         def noticed(t: int, what: tuple[str, Any]) -> bool:
             kind, oid = what
+            if kind == "device":
+                return True  # streams use it, too
             if kind not in ("put", "get", "test"):
                 return len(users[what]) > 1
             put, get, test = (users.get((side, oid), set()) for side in ("put", "get", "test"))
@@ -107,7 +109,7 @@ class Relation:
             if isinstance(x, (p.Last, p.Advance)):
                 result.add(("object", x.cursor))
             for name in ("lock", "flag", "counter", "pool"):
-                if isinstance(x, p.Data) and name in x.__struct_fields__:
+                if isinstance(x, p.Data) and not isinstance(x, (p.StoreFlag, p.WaitFlag)) and name in x.__struct_fields__:
                     result.add(("object", getattr(x, name)))
             if isinstance(x, p.Local) and thread.locals[x.id].kind == p.EVENT and not isinstance(what, (p.Put, p.CellSet)):
                 result |= self._handles()
@@ -115,6 +117,10 @@ class Relation:
                 result.add(("put" if isinstance(x, p.Put) else "get", x.queue))
             if isinstance(x, (p.QueueFull, p.QueueHolds)):
                 result.add(("test", x.queue))
+            if isinstance(x, (p.Signal, p.Await)) and x.channel in m.open:
+                result.add(("object", x.channel))
+            if isinstance(x, (p.StoreFlag, p.WaitFlag)) and x.stream is None:
+                result |= {("object", x.flag), ("device", x.flag)}
             if isinstance(x, p.Choose) and x.agreed:
                 result.add(("agreed", x.name))
             if type(x).__name__ == "JoinDevice":
@@ -189,6 +195,8 @@ class Relation:
             if shift:
                 self._turn(w, depth, shift)
         self._renumber(w)
+        if m.meets:
+            m.normalise_pending(w)
 
     def _reference(self, w: World, depth: int) -> int:
         """The slot that is called 0: the witness's where it has one of that depth, else the first position."""
@@ -214,8 +222,8 @@ class Relation:
                             ring = table[k : k + depth]
                             table[k : k + depth] = ring[shift:] + ring[:shift]
 
-        turned(m.stream_slots, w.streams, w.calls, w.busy)
-        turned(m.event_slots, w.events, w.known, w.called)
+        turned(m.stream_slots, w.streams, w.calls, w.busy, w.fifos)
+        turned(m.event_slots, w.events, w.known, w.called, w.latest)
         turned(m.cell_slots, w.cells)
 
         def path(pieces: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -240,12 +248,24 @@ class Relation:
                 return ("M", v[1], slot, path(v[3]))
             return (*v[:-1], path(v[-1])) if v[0] in "BbdT" else v
 
+        def pending(item: Pending) -> Pending:
+            if item.what[0] != "work":
+                return item
+            accesses = []
+            for which, write, same, (slot, pieces, owner) in item.what[3]:
+                if slot is not None and self.cls is not None and m.depth(self.cls.id) == depth:
+                    slot = (slot - shift) % depth
+                accesses.append((which, write, same, Where(slot, path(pieces), owner)))
+            return Pending((*item.what[:3], tuple(accesses)), item.mask)
+
         w.map_values(value)
+        w.fifos = [tuple(map(pending, row)) for row in w.fifos]
         if w.block is not None:
             block = w.block
+            former = None if block.former is None else tuple(sorted((path(x) for x in block.former), key=repr))
             written = None if block.written is None else tuple(sorted((path(x) for x in block.written), key=repr))
             owner = None if block.owner is None else named(block.owner)
-            w.block = block._replace(uses=tuple(sorted(map(named, block.uses))), owner=owner, written=written)
+            w.block = block._replace(uses=tuple(sorted(map(named, block.uses))), owner=owner, written=written, former=former)
         if w.witness is not None:
             slot = w.witness.slot
             if slot is not None and self.cls is not None and m.depth(self.cls.id) == depth:
@@ -265,7 +285,7 @@ class Relation:
             return v
 
         w.map_values(value)
-        for table in (w.events, w.known, w.called):
+        for table in (w.events, w.known, w.called, w.latest):
             if table:
                 table[:] = table[:fixed] + [table[old] for old in order]
 
@@ -284,16 +304,17 @@ class Relation:
             return [w.running]
         m = self.machine
         agents = [t for t in m.setups if w.pc[t] != DONE] or [t for t in self.threads if w.pc[t] != DONE]
-        able = [t for t in agents if w.pc[t] == END or m.ready(w, t)]
+        able = [t for t in agents if not w.inside[t] and (w.pc[t] == END or m.ready(w, t))]
         for t in able:
             if w.pc[t] not in self.stops[t]:
                 return [t]
-        return able
+        return able + [len(w.pc) + s for s in m.device_steps(w)] if m.meets else able
 
     def _stretches(self, world: World) -> list[Edge]:
         result = []
         for t in self._movers(world):
-            for w in self._stretch(world.copy(), t):
+            of_device = t >= len(world.pc)
+            for w in self.machine.device_step(world.copy(), t - len(world.pc)) if of_device else self._stretch(world.copy(), t):
                 path, checks, chosen, met, spared = w.path, w.checks, w.chosen, w.met, w.spared
                 name, masks = self._enter(w)
                 result.append(Edge(path, checks, () if chosen is None else (chosen,), met, spared, masks, name))
@@ -313,7 +334,7 @@ class Relation:
                 moved = m.run(one, t)
             for after in moved:
                 pc = after.pc[t]
-                if pc == DONE or pc in self.stops[t] or (pc >= 0 and not m.ready(after, t)):
+                if after.inside[t] or pc == DONE or pc in self.stops[t] or (pc >= 0 and not m.ready(after, t)):
                     ended.append(after)
                 elif pc in self.joins[t]:
                     after.running = t

@@ -55,22 +55,58 @@ class Queue(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The guessed block. No references: free. `written`: parts known to have content, None once it is not asked."""
+    """The guessed block. No references: free. `written`: parts known to have content, None once it is not asked.
+
+    `waits`: records that must be reached before it is handed out; `former`: what its former owner had written, while work
+    of that owner is pending.
+    """
 
     refs: int
     free: int
     uses: tuple[tuple[int, int], ...]
     owner: tuple[int, int] | None
     written: tuple[Path, ...] | None
+    waits: tuple[int, ...] = ()
+    former: tuple[Path, ...] | None = None
+
+
+class Where(NamedTuple):
+    """Where an access touches the class. `owner`: "owner" of the block (or no block), "gone" after its free, "former" when the
+    item was enqueued before the free and runs after it."""
+
+    slot: int | None
+    path: Path
+    owner: str = "owner"
+
+
+class Pending(NamedTuple):
+    """An item of a stream that has not run, and what its call carries.
+
+    `what`: ("work", thread, node, accesses) | ("record", number) | ("join", number) until that record is reached | ("go",) |
+    ("signal" or "await", channel, tag, thread, node) | ("store", flag, value, ...) | ("wait", flag, value, reset, ...).
+    """
+
+    what: tuple[Any, ...]
+    mask: int
+
+
+class Late(NamedTuple):
+    """A token that is free when a pending record is reached."""
+
+    record: int
+    guessed: bool
+    mask: int
 
 
 class Step(NamedTuple):
-    """A host step of a path: `answer` of a question; `got`: the allocation or take got the guessed bytes."""
+    """A host step of a path: `answer` of a question; `got`: the allocation or take got the guessed bytes. With `stream`
+    (object, slot) the first item of that stream runs."""
 
     thread: int
     node: int
     answer: str | None = None
     got: bool = False
+    stream: tuple[int, int] | None = None
 
 
 class Check(NamedTuple):
@@ -85,7 +121,7 @@ class Check(NamedTuple):
 
 TABLES = (
     "pc", "turns", "pos", "locals", "tb", "events", "known", "called", "streams", "calls", "busy", "queues", "cells",
-    "locks", "flags", "counters", "pools", "agreed",
+    "locks", "flags", "counters", "pools", "agreed", "fifos", "channels", "words", "latest", "inside", "late",
 )  # fmt: skip
 
 
@@ -117,6 +153,18 @@ class World:
     pools: list[tuple[tuple[int, ...], int | None]]
     """(masks of the other free tokens, mask of the guessed one: None taken or not followed)."""
     agreed: list[tuple[tuple[int, ...], tuple[tuple[int, str], ...]]]
+    fifos: list[tuple[Pending, ...]]
+    """What is pending in each stream."""
+    channels: list[tuple[tuple[tuple[str, int], ...], int]]
+    """(messages with their tags and masks, mask of the latest await)."""
+    words: list[tuple[int, int]]
+    """(value of a device flag, mask of the store that is in it)."""
+    latest: list[int]
+    """For each event the number of its latest record while that is pending; 0: it is not."""
+    inside: list[tuple[int, ...]]
+    """For each thread the records that the call which it is in waits for."""
+    late: list[tuple[Late, ...]]
+    """For each pool the tokens behind pending records."""
     block: Block | None
     witness: Witness | None
     reader: int
@@ -163,6 +211,10 @@ class World:
         self.flags = [(v, f(a), f(b)) for v, a, b in self.flags]
         self.counters = [(vs, f(m)) for vs, m in self.counters]
         self.pools = [(tuple(f(m) for m in free), None if g is None else f(g)) for free, g in self.pools]
+        self.fifos = [tuple(Pending(what, f(m)) for what, m in row) for row in self.fifos]
+        self.channels = [(tuple((tag, f(m)) for tag, m in row), f(last)) for row, last in self.channels]
+        self.words = [(value, f(m)) for value, m in self.words]
+        self.late = [tuple(token._replace(mask=f(token.mask)) for token in row) for row in self.late]
         if self.block is not None:
             self.block = self.block._replace(free=f(self.block.free))
 
@@ -187,7 +239,10 @@ class World:
             tuple(vs for vs, _ in self.cells), tuple(n for n, _, _ in self.locks),
             tuple(v for v, _, _ in self.flags), tuple(vs for vs, _ in self.counters),
             tuple((len(free), g is None) for free, g in self.pools), tuple(self.agreed), len(self.events),
-            None if block is None else (block.refs, block.uses, block.owner, block.written),
+            tuple(tuple(what for what, _ in row) for row in self.fifos), tuple(self.latest), tuple(self.inside),
+            tuple(tuple(tag for tag, _ in row) for row, _ in self.channels), tuple(value for value, _ in self.words),
+            tuple(tuple((x.record, x.guessed) for x in row) for row in self.late),
+            None if block is None else (block.refs, block.uses, block.owner, block.written, block.waits, block.former),
             None if self.witness is None else tuple(self.witness),
         )  # fmt: skip
 

@@ -7,7 +7,8 @@ changes the state in place and returns None, or returns the successor states whe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fencepost.model import effects as e
@@ -17,6 +18,9 @@ from fencepost.proofs.explore.memory import LocationRules, forks
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.state import BIT, CALLED, COMPLETE, PENDING, RECORDED, State
 from fencepost.proofs.explore.state import Unsupported as Unsupported
+
+if TYPE_CHECKING:
+    from fencepost.proofs.explore.pending import Device
 
 Apply = Callable[[State], "list[State] | None"]
 Ready = Callable[[State], bool]
@@ -59,11 +63,22 @@ class Compiler:
         self.accessors: set[tuple[int, int]] = set()
         self.holders = setting.flow.holders(location) if location is not None else frozenset()
         self.track = setting.queries  # what a query may answer
+        self.device: Device | None = setting.device()
+        """What pending work does; None in designs without meetings."""
 
     def thread(self, t: int, passed: set[int], skip: Callable[[int, int], int]) -> list[DoNode | AskNode | None]:
         """The nodes of thread `t`; None for those that are passed over, `skip` finds the next kept one."""
-        compiler = ThreadCompiler(self, t, lambda node: skip(t, node))
-        return [None if i in passed else compiler.node(i) for i in range(len(self.program.threads[t].nodes))]
+        compiler = (ThreadCompiler if self.device is None else meeting_compiler())(self, t, lambda node: skip(t, node))
+        nodes = [None if i in passed else compiler.node(i) for i in range(len(self.program.threads[t].nodes))]
+        del compiler.skip  # what it compiled may keep the compiler, and this keeps the search: no cycle, no garbage
+        return nodes
+
+
+def meeting_compiler() -> type[ThreadCompiler]:
+    """The compiler for designs in which streams meet."""
+    from fencepost.proofs.explore.pending_calls import MeetingCompiler
+
+    return MeetingCompiler
 
 
 class ThreadCompiler:
@@ -279,6 +294,10 @@ class ThreadCompiler:
         return [run]
 
     def _values(self, values: tuple[Any, ...]) -> Callable[[State], tuple[Any, ...]]:
+        t = self.t
+        if len(values) > 1 and all(isinstance(v, p.Local) for v in values):
+            mine = itemgetter(*[v.id for v in values])
+            return lambda s: mine(s.locals[t])
         readers = [self._value(v) for v in values]
         return lambda s: tuple([r(s) for r in readers])
 
@@ -513,7 +532,8 @@ class ThreadCompiler:
             self.touches.add(("agreed", q.name))
             return None, layout.agreed_answers(q.name, t, options)
         if isinstance(q, (p.Choose, p.Maybe)):
-            return None, lambda s: [(o, s.copy()) for o in options]
+            *others, last = options
+            return None, lambda s: [*[(o, s.copy()) for o in others], (last, s)]
         if isinstance(q, p.TurnBelow):
             value = q.value
             return None, lambda s: [("yes" if s.turns[t] < value else "no", s)]

@@ -12,6 +12,7 @@ from fencepost.model.answer import Run, Step
 from fencepost.model.effects import Effect
 from fencepost.model.events import InvalidRun, Player
 from fencepost.model.platform import Environment, Platform
+from fencepost.proofs.explore.search import DEVICE_STEP
 
 Path = tuple[tuple[int, int, "str | None", bool], ...]
 Lowered = dict[tuple[int, int], tuple[Effect, ...]]
@@ -29,6 +30,13 @@ def complete(
     skipping: set[int] = set()
     turn = [0] * len(program.threads)
     for thread, node, answer, got in path:
+        if node == DEVICE_STEP:
+            found = _device(program, player, thread)
+            if found is None:
+                return None
+            player.step(found)
+            steps.append(found)
+            continue
         if node < 0:
             skipping.discard(thread)
             if not _finish(program, player, thread, turn[thread], steps):
@@ -57,11 +65,20 @@ def complete(
     return Run(tuple(steps)), player
 
 
+def _device(program: p.Program, player: Player, stream: int) -> Step | None:
+    """The step of the device that is possible in the stream of that number (all slots of all streams counted)."""
+    slots = [
+        (i, slot) for i, o in enumerate(program.objects) if isinstance(o, p.Stream) for slot in range(o.depth or 1)
+    ]  # fmt: skip
+    wanted = player.fifos[slots[stream]]
+    return next((step for step in player.device_steps() if step.stream and player.fifos[step.stream] == wanted), None)
+
+
 def _reach(program: p.Program, player: Player, thread: int, node: int, steps: list[Step]) -> bool:
     """Run the operations that the exploration passed over, up to `node`."""
     while player.pc(thread) != node:
         at = player.pc(thread)
-        if at < 0 or not isinstance(program.threads[thread].nodes[at], p.Do):
+        if at < 0 or not isinstance(program.threads[thread].nodes[at], p.Do) or not player.enabled(thread):
             return False
         step = Step(thread, at)
         player.step(step)

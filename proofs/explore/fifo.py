@@ -156,13 +156,13 @@ class QueueForm:
 
     def normalise(self, s: State) -> None:
         """Rewrite the items into their normal form."""
-        items, *rest = s.queues[self.q]
+        items, free, last_get, every = s.queues[self.q]
         normal = self._normal.get(items)
         if normal is None:
             if len(self._normal) >= MEMO:
                 self._normal.clear()
             normal = self._normal[items] = tuple(self._rewritten(items))
-        s.queues[self.q] = (normal, *rest)
+        s.queues[self.q] = (normal, free, last_get, every)
 
     def _rewritten(self, items: tuple[Item, ...]) -> Iterator[Item]:
         carried = False

@@ -8,9 +8,12 @@ A `Fixed` slot breaks the symmetry: that depth is then not rotated.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from operator import getitem
 from typing import Any
 
 from fencepost.model import program as p
+from fencepost.model.operations.meetings import open_channels
 from fencepost.model.platform import Environment
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.state import BIT, ROOT, State, Unsupported
@@ -70,6 +73,100 @@ def _recorded_elsewhere(thread: p.Thread) -> bool:
     return False
 
 
+class Content:
+    """The control part of one object's content. Equal contents are one `Content`, so comparing and hashing cost nothing."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        self.values = values
+
+    def __repr__(self) -> str:
+        return repr(self.values)
+
+
+Entry = tuple["Content | None", int, int]
+"""What a state's key says of one content: (control, bits, number of bits)."""
+
+
+class Memo(dict[Any, Entry]):
+    """Remembered entries; `make` finds those that are missing. It starts afresh when it is full."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[Any], Entry]) -> None:
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, value: Any) -> Entry:
+        if len(self) >= MEMO:
+            self.clear()
+        entry = self[value] = self.make(value)
+        return entry
+
+
+class Contents:
+    """What keys say of the contents of locals, queues and cells. It knows nothing of the layout, which remembers the entries."""
+
+    def __init__(self, event_items: dict[tuple[int, str], list[bool]]) -> None:
+        self._event_items = event_items
+        self._known: dict[tuple[Any, ...], Content] = {}
+        self._items: dict[tuple[int, Any], tuple[Any, int, int]] = {}
+
+    def queue(self, oid: int, queue: tuple[Any, ...]) -> Entry:
+        """Of a queue's content, whose length thus costs once per content."""
+        items, free, last_get, every = queue
+        bits, width = last_get << 1 | every, 2 + len(free)
+        for b in free:
+            bits = bits << 1 | b
+        control = []
+        for item in items:
+            one, value, more = self._items.get((oid, item)) or self._item(oid, item)
+            control.append(one)
+            bits = bits << more | value
+            width += more
+        return self._content(control), bits, width
+
+    def _item(self, oid: int, item: tuple[str, int, tuple[Any, ...]]) -> tuple[Any, int, int]:
+        tag, b, values = item
+        control: list[Any] = [tag]
+        bits = _values_key(values, self._event_items[oid, tag], control, 2 | b)
+        if len(self._items) >= MEMO:
+            self._items.clear()
+        width = bits.bit_length() - 1  # the leading one only keeps the zeros behind it
+        result = self._items[oid, item] = (tuple(control), bits ^ 1 << width, width)
+        return result
+
+    def row(self, events: list[bool], values: tuple[Any, ...], bits: int = 1) -> Entry:
+        """Of one tuple of values, of which some are `events`."""
+        control: list[Any] = []
+        bits = _values_key(values, events, control, bits)
+        width = bits.bit_length() - 1
+        return self._content(control), bits ^ 1 << width, width
+
+    def cell(self, events: list[bool], cell: tuple[tuple[Any, ...] | None, int]) -> Entry:
+        """Of one slot of a cell."""
+        values, b = cell
+        return (None, b, 1) if values is None else self.row(events, values, 2 | b)
+
+    def _content(self, control: list[Any]) -> Content:
+        values = tuple(control)
+        known = self._known.get(values)
+        if known is None:
+            known = self._known[values] = Content(values)
+        return known
+
+
+def _values_key(values: tuple[Any, ...], events: list[bool], control: list[Any], bits: int) -> int:
+    for v, event in zip(values, events, strict=True):
+        if event and not isinstance(v, tuple):
+            bits = bits << 1 | (v & BIT)
+            control.append(v & ~BIT)
+        else:
+            control.append(v)
+    return bits
+
+
 class Layout:
     """Numbering of the program's objects, index variables and value kinds."""
 
@@ -89,6 +186,8 @@ class Layout:
         self.flag: dict[int, int] = {}
         self.counter: dict[int, int] = {}
         self.pool: dict[int, int] = {}
+        self.channel: dict[int, int] = {}
+        self.word: dict[int, int] = {}
         self.stream_owner: list[int] = []
         self._rings: dict[str, list[tuple[int, int, int]]] = {"stream": [], "event": [], "cell": []}
         sizes = {"stream": 0, "event": 0, "cell": 0}
@@ -102,7 +201,7 @@ class Layout:
                     sizes[kind] += depth
                     if kind == "stream":
                         self.stream_owner += [i] * depth
-            for table, cls in ((self.queue, p.Queue), (self.lock, p.Lock), (self.flag, p.Flag), (self.counter, p.Counter), (self.pool, p.Pool)):  # type: ignore[assignment]  # fmt: skip
+            for table, cls in ((self.queue, p.Queue), (self.lock, p.Lock), (self.flag, p.Flag), (self.counter, p.Counter), (self.pool, p.Pool), (self.channel, p.Channel), (self.word, p.DeviceFlag)):  # type: ignore[assignment]  # fmt: skip
                 if isinstance(o, cls):
                     table[i] = len(table)
         self.sizes = sizes
@@ -115,6 +214,15 @@ class Layout:
         self.has_last = p.Last in self._data
         self._variables()
         self.fixed = {self.depth(n.id) for _, n in self.data(p.Slot) if isinstance(n.index, p.Fixed)}
+        self.meets = bool(self.channel or self.word)
+        """Whether streams meet: then work may be pending."""
+        if self.meets:
+            # A step of the device names its stream, so the slots of such a ring keep their numbers.
+            opened = open_channels(program)
+            self.fixed |= {
+                self.depth(n.stream.id) for _, n in self.data(p.Signal, p.Await, p.StoreFlag, p.WaitFlag)
+                if n.stream is not None and (isinstance(n, (p.StoreFlag, p.WaitFlag)) or n.channel in opened)
+            }  # fmt: skip
         self.turn_cap = [0] * len(program.threads)
         for t, n in self.data(p.TurnBelow):
             self.turn_cap[t] = max(self.turn_cap[t], n.value)
@@ -326,31 +434,30 @@ class Layout:
         depths |= {self.depth(i) for i, o in enumerate(self.program.objects) if isinstance(o, p.Memory)}
         self.depths = sorted(d for d in depths if d > 1 and d not in self.fixed)
         self._reference_var = {d: v for v, d in reversed(list(enumerate(self.var_depth)))}
-        self._rows: list[tuple[dict[Any, tuple[Any, int, int]], list[bool]]] = [
-            ({}, [info.kind == p.EVENT for info in t.locals]) for t in self.program.threads
-        ]
-        """For each thread: remembered keys of its locals, and which of them are events."""
-        self._event_items: dict[tuple[int, str], list[bool]] = {}
+        self.event_items: dict[tuple[int, str], list[bool]] = {}
+        """By queue and tag, and by cell and "", which fields are events."""
         self._turning: dict[int, bool] = {}
         """Whether a queue's items may hold anything that a rotation renames."""
         for i in (*self.queue, *self.cell):
             o = self.program.objects[i]
             items = o.items if isinstance(o, p.Queue) else (("", o.item),)  # type: ignore[union-attr]
             for tag, kinds in items:
-                self._event_items[i, tag] = [kind == p.EVENT for kind in kinds]
+                self.event_items[i, tag] = [kind == p.EVENT for kind in kinds]
             self._turning[i] = bool(self.travelling_events) or any(k != p.EVENT for _, kinds in items for k in kinds)
-        self._cells: list[tuple[dict[Any, tuple[Any, int, int]], list[bool]]] = []
-        """The same for each slot of each cell."""
+        self.event_locals = [[info.kind == p.EVENT for info in t.locals] for t in self.program.threads]
+        """For each thread which of its locals are events."""
+        contents = Contents(self.event_items)
+        self._entries = [Memo(partial(contents.row, events)) for events in self.event_locals]
+        """Of each thread's locals, each queue and each slot of each cell what a key says of it."""
+        self._entries += [Memo(partial(contents.queue, i)) for i in self.queue]
         for i in self.cell:
-            self._cells += [({}, self._event_items[i, ""])] * self.depth(i)
+            self._entries += [Memo(partial(contents.cell, self.event_items[i, ""]))] * self.depth(i)
         self.queries = bool(self.data(p.EventQuery, p.StreamQuery))
         self._rare = any(self.turn_cap) or bool(self.pool) or bool(self.askers)
         self._pairs = bool(self.lock) or bool(self.flag) or bool(self.counter)
         self._flat_bits: dict[tuple[int, ...], int] = {}
         """Remembered bits of threads, streams and events."""
         self._turned: dict[Any, tuple[Any, ...]] = {}
-        self._queue_keys: list[tuple[int, dict[Any, tuple[Any, int, int]]]] = [(i, {}) for i in self.queue]
-        self._item_keys: dict[int, dict[Any, tuple[Any, int, int]]] = {i: {} for i in self.queue}
 
     # ------------------------------------------------------------ start and normal form
 
@@ -369,7 +476,7 @@ class Layout:
         s.streams = [0] * self.sizes["stream"]
         s.calls = [0] * self.sizes["stream"]
         s.cells = [(None, 0)] * self.sizes["cell"]
-        s.queues = [((), (0,) * program.objects[i].capacity, 0, 0) for i in self.queue]  # type: ignore[union-attr]
+        s.queues = [((), (0,) * program.objects[i].capacity, 0, 0) for i in self.queue]  # type: ignore[union-attr,operator]
         s.locks = [(program.objects[i].count, 0) for i in self.lock]  # type: ignore[union-attr]
         s.flags = [(0, 0) for _ in self.flag]
         s.counters = [((0,) * len(self._slots[i]), 0) for i in self.counter]
@@ -383,7 +490,7 @@ class Layout:
             s.pools.append((o.size - 1, 0, 0) if tracked else (o.size, 0, 2))
         s.agreed = [((0,) * len(askers), ()) for _, askers in self.askers]
         s.block = (0, 0, (), 1, None) if location is not None and location.kind == "block" else None
-        s.witness = s.slot = s.hazard = None
+        s.witness = s.slot = s.hazard = s.meet = None
         s.trail = ROOT
         return s
 
@@ -395,9 +502,8 @@ class Layout:
             return int(location.atom[1])
         return self.depth(location.id)
 
-    def normalise(self, s: State, location: Location | None) -> None:
-        """Rotate every group of rings to its reference."""
-        ring = self.location_depth(location)
+    def normalise(self, s: State, ring: int) -> None:
+        """Rotate every group of rings to its reference; `ring` is the `location_depth` of what is explored."""
         for d in self.depths:
             if d == ring and s.slot is not None and s.slot >= 0:
                 shift = s.slot
@@ -408,6 +514,8 @@ class Layout:
                 continue
             if shift:
                 self._rotate(s, d, shift)
+                if s.meet is not None:
+                    s.meet.rotate(self._rings["stream"], d, shift, d == ring)
 
         if self.heap_events:
             self._renumber(s)
@@ -497,12 +605,15 @@ class Layout:
         control: list[Any] = [tuple(s.pc), w, s.slot, *s.pos]
         if self._rare:
             control += (*s.turns, *s.pools, *s.agreed)
-        if self.queries:
+        if self.meets:
+            assert s.meet is not None
+            bits = s.meet.key(control, bits)
+        if self.queries or self.meets:
             for b in s.tb:
                 bits = bits << 1 | b
             for b in s.streams:
                 bits = bits << 1 | b
-            for b in s.calls:
+            for b in s.calls if self.queries else ():
                 bits = bits << 1 | (b & BIT)
             for flags in s.events:
                 bits = bits << 1 | (flags & BIT)
@@ -519,22 +630,10 @@ class Layout:
                     self._flat_bits.clear()
                 self._flat_bits[flat] = known
             bits = bits << len(flat) | known
-        for (rows, events), values in zip(self._rows, s.locals, strict=True):
-            row = rows.get(values) or self._row_key(rows, values, events)
-            control.append(row[0])
-            bits = bits << row[2] | row[1]
-        for (i, queues), queue in zip(self._queue_keys, s.queues, strict=True):
-            row = queues.get(queue) or self._queue_key(i, queues, queue)
-            control.append(row[0])
-            bits = bits << row[2] | row[1]
-        for (rows, events), (vs, b) in zip(self._cells, s.cells, strict=True):
-            bits = bits << 1 | b
-            if vs is None:
-                control.append(None)
-            else:
-                row = rows.get(vs) or self._row_key(rows, vs, events)
-                control.append(row[0])
-                bits = bits << row[2] | row[1]
+        entries = list(map(getitem, self._entries, (*s.locals, *s.queues, *s.cells)))
+        for _, value, width in entries:
+            bits = bits << width | value
+        control += [entry[0] for entry in entries]
         if self._pairs:
             pairs: tuple[list[tuple[Any, ...]], ...] = (s.locks, s.flags, s.counters)
             for pair in pairs:
@@ -545,51 +644,3 @@ class Layout:
             control.append((s.block[0], *s.block[2:]))
             bits = bits << 1 | s.block[1]
         return tuple(control), bits
-
-    def _queue_key(self, oid: int, known: dict[Any, Any], queue: tuple[Any, ...]) -> tuple[Any, int, int]:
-        """(control, bits, number of bits) of a queue's content, remembered: its length costs once per content."""
-        items, free, last_get, every = queue
-        bits, width = last_get << 1 | every, 2 + len(free)
-        for b in free:
-            bits = bits << 1 | b
-        control = []
-        keys = self._item_keys[oid]
-        for item in items:
-            one, value, more = keys.get(item) or self._item_key(oid, item)
-            control.append(one)
-            bits = bits << more | value
-            width += more
-        if len(known) >= MEMO:
-            known.clear()
-        result = known[queue] = (tuple(control), bits, width)
-        return result
-
-    def _item_key(self, oid: int, item: tuple[str, int, tuple[Any, ...]]) -> tuple[Any, int, int]:
-        tag, b, values = item
-        control: list[Any] = [tag]
-        bits = self._values_key(values, self._event_items[oid, tag], control, 2 | b)
-        if len(self._item_keys[oid]) >= MEMO:
-            self._item_keys[oid].clear()
-        width = bits.bit_length() - 1  # the leading one only keeps the zeros behind it
-        result = self._item_keys[oid][item] = (tuple(control), bits ^ 1 << width, width)
-        return result
-
-    def _row_key(self, rows: dict[Any, Any], values: tuple[Any, ...], events: list[bool]) -> tuple[Any, int, int]:
-        """(control, bits, number of bits) of one tuple of values, remembered in `rows`."""
-        control: list[Any] = []
-        bits = self._values_key(values, events, control, 1)
-        if len(rows) >= MEMO:
-            rows.clear()
-        width = bits.bit_length() - 1
-        result = rows[values] = (tuple(control), bits ^ 1 << width, width)
-        return result
-
-    @staticmethod
-    def _values_key(values: tuple[Any, ...], events: list[bool], control: list[Any], bits: int) -> int:
-        for v, event in zip(values, events, strict=True):
-            if event and not isinstance(v, tuple):
-                bits = bits << 1 | (v & BIT)
-                control.append(v & ~BIT)
-            else:
-                control.append(v)
-        return bits

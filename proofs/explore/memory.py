@@ -128,7 +128,8 @@ class LocationRules:
             return False  # the reference may itself be to a part
         return part is None or (bool(self.location.atom) and not isinstance(part, (p.Anything, p.At)))
 
-    def _judge(self, which: int, access: p.Access) -> Judge | None:
+    def _judge(self, which: int, access: p.Access, later: list[int] | None = None) -> Judge | None:
+        """What the access does where it meets the location; `later` holds its slot, if it was found at an earlier call."""
         match = self._match(access.target)
         if match is None:
             return None
@@ -141,6 +142,8 @@ class LocationRules:
         self.touches.add("location")
         if pointer is not None:
             self.touches.add("block")  # whoever frees the block first decides whether the pointer still reaches it
+        if later is not None:
+            match, pointer = (lambda s: later[0]), None
 
         def judge(s: State, bit: int) -> list[State] | None:
             slot = match(s)

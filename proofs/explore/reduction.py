@@ -10,10 +10,13 @@ A script has one turn only, so no cycle has any.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fencepost.model import program as p
+
+DEVICE = -1
+"""In place of a thread: the device moves by itself."""
 
 
 def seen(t: int, what: Any, users: dict[Any, set[int]]) -> bool:
@@ -122,9 +125,12 @@ def _leads(chosen: dict[int, int], start: int, to: int) -> bool:
     return False
 
 
-def visible(code: Sequence[Sequence[Any]]) -> list[list[bool]]:
-    """For each thread and compiled node (None: passed over) whether other threads can notice it."""
-    users: dict[Any, set[int]] = {}
+def visible(code: Sequence[Sequence[Any]], others: Mapping[Any, set[int]] | None = None) -> list[list[bool]]:
+    """For each thread and compiled node (None: passed over) whether other threads can notice it, or the device.
+
+    `others`: who changes something without a node that touches it.
+    """
+    users: dict[Any, set[int]] = {what: set(who) for what, who in (others or {}).items()}
     for t, nodes in enumerate(code):
         for node in nodes:
             for what in node.touches if node is not None else ():

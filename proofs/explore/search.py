@@ -23,7 +23,7 @@ from fencepost.proofs.explore.memory import DROPS, FORKS, HOST, LocationRules
 from fencepost.proofs.explore.reduction import visible
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.slicing import dropped
-from fencepost.proofs.explore.state import ROOT, State
+from fencepost.proofs.explore.state import ROOT, Beyond, State
 
 Row = list[tuple[int, State]]
 """The minimal states of one control, each behind its bits."""
@@ -31,6 +31,10 @@ Piece = tuple[tuple[Apply, ...], "Apply | None"]
 """Effects that neither branch nor find a hazard, and one behind them that may."""
 Straight = tuple[tuple[int, ...], tuple[Piece, ...], int]
 """Nodes that run at once, their effects, and the node behind them."""
+
+
+DEVICE_STEP = -2
+"""In place of a node of a path: a step of the device, of the stream whose number stands in place of the thread."""
 
 
 class OutOfBudget(Exception):
@@ -77,6 +81,8 @@ class Found(msgspec.Struct, frozen=True):
         ended: dict[int, int] = {}
         turns = set()
         for t, node, _, _ in self.steps:
+            if node == DEVICE_STEP:
+                continue
             turns.add((t, ended.get(t, 0)))
             if node < 0:
                 ended[t] = ended.get(t, 0) + 1
@@ -135,7 +141,8 @@ class Search:
         ]
         self.setups = [t for t, thread in enumerate(program.threads) if thread.kind == "setup"]
         self.loops = [thread.kind == "loop" for thread in program.threads]
-        self.visible = visible(self.code)
+        self.device = compiler.device
+        self.visible = visible(self.code, self.device.users() if self.device is not None else None)
         if sum(thread.kind != "setup" for thread in program.threads) > 1:
             for t, heads in enumerate(setting.circles):
                 for head in heads:
@@ -148,7 +155,7 @@ class Search:
         """Whether a state with fewer bits stands for one with more."""
         self.prune = location is not None
         """Whether paths end as soon as nothing can happen any more."""
-        self.rules = [LocationRules(location, self.layout, t, set(), [], set(), frozenset()) for t in range(len(program.threads))]
+        self.rules = [self._rules(t) for t in range(len(program.threads))]
         self.forms = setting.forms if spared is None else queue_forms(program, self.layout, spared)
         if location is None and spared is None:
             # The first turns count here: which answers a test ever gets.
@@ -158,6 +165,35 @@ class Search:
         self.merged: list[State] = []
         """Paths that met another one within the last macro steps."""
         self.agents = [t for t, thread in enumerate(program.threads) if thread.kind != "setup"]
+        self.tests = [[node.ready if node is not None else None for node in nodes] for nodes in self.code]
+        """What each node waits for, if anything."""
+        self.ring = self.layout.location_depth(location)
+        self._expect()
+
+    def _rules(self, t: int) -> LocationRules:
+        """What ends references of thread `t`."""
+        if self.device is None:
+            return LocationRules(self.location, self.layout, t, set(), [], set(), frozenset())
+        from fencepost.proofs.explore.pending_memory import MeetingRules
+
+        return MeetingRules(self.device, self.location, self.layout, t, set(), [], set(), frozenset())
+
+    @property
+    def beyond(self) -> str:
+        """Why states were left out; empty when none was."""
+        return self.device.beyond if self.device is not None else ""
+
+    def _expect(self) -> None:
+        """Which nodes run at once, alone: no other thread can notice them, and a cycle of them passes the start of a turn.
+
+        There all threads are expanded, so none starves. (Of threads that others keep going it need not be their own start:
+        see reduction.py.)
+        """
+        self.alone = [
+            [not seen and (self.eager[t] or n != self.entry[t]) for n, seen in enumerate(self.visible[t])]
+            if self.reduce else [False] * len(self.visible[t])
+            for t in range(len(self.visible))
+        ]  # fmt: skip
 
     def listing(self) -> Search:
         """The same transitions for a search that finds every hazard; its runs are no shortest ones if `hurried`."""
@@ -174,6 +210,7 @@ class Search:
         """The same transitions for a search that finds shortest runs; without `covering` equal states alone are one."""
         other = self.listing()
         other.eager = [False] * len(self.eager)
+        other._expect()
         other.covering = covering
         return other
 
@@ -197,6 +234,7 @@ class Search:
     def start(self) -> State:
         """The normalised start state."""
         s = self.layout.start(self.location)
+        s.meet = self.device.meetings.start() if self.device is not None else None
         s.pc = list(self.entry)
         for form in self.forms:
             form.start(s)
@@ -205,7 +243,9 @@ class Search:
 
     def normalise(self, s: State) -> None:
         """Bring `s` into its normal form: rings rotated, queues rewritten."""
-        self.layout.normalise(s, self.location)
+        self.layout.normalise(s, self.ring)
+        if self.device is not None:
+            self.device.meetings.normalise(s)
         for form in self.forms:
             form.normalise(s)
 
@@ -224,66 +264,74 @@ class Search:
 
     def ready(self, s: State, t: int) -> bool:
         """Whether thread `t` can run its next node."""
-        if s.pc[t] < 0:
-            return True
-        node = self.code[t][s.pc[t]]
-        assert node is not None
-        test = node.ready
+        pc = s.pc[t]
+        if pc < 0:
+            return s.meet is None or not s.meet.inside[t]
+        test = self.tests[t][pc]
         return test is None or test(s)
 
     def successors(self, s: State) -> Iterator[State]:
         """All states that one macro step leads to; a state with a hazard ends its path."""
         runnable = self._runnable(s)
-        for t in runnable if self.reduce else ():
-            # Not at the start of a turn: every cycle passes one, and there all threads are expanded, so none starves.
-            # (Of threads that others keep going it need not be their own: see reduction.py.)
+        device = self.device
+        for t in runnable:
             pc = s.pc[t]
-            if pc >= 0 and (pc != self.entry[t] or self.eager[t]) and not self.visible[t][pc] and self.ready(s, t):
-                runnable = [t]
+            if pc >= 0 and self.alone[t][pc] and self.ready(s, t):
+                runnable, device = [t], None
                 break
         for t in runnable:
             if self.ready(s, t):
                 yield from self._macro(s, t)
+        if device is not None:
+            yield from device.steps(s)
 
     def _macro(self, s: State, t: int) -> Iterator[State]:
         """Run thread `t` until another thread could notice, or to the end of its turn; paths that meet are merged."""
-        visible, joins = self.visible[t], self.joins[t]
-        count, prune = 0, self.prune
+        visible, joins, tests = self.visible[t], self.joins[t], self.tests[t]
+        prune, closed = self.prune, self.closed
+        one = s.copy()
+        pc = one.pc[t]
+        if pc < 0:
+            if one.meet is None or not one.meet.inside[t]:
+                self._end(one, t)
+            yield one
+            return
+        results = self._node(one, t, pc, int(pc == self.entry[t]))
+        count = 0
         todo: list[tuple[int, int, State]] = []
         met: dict[Any, list[int]] = {}
-        first, one = True, s.copy()
         while True:
-            pc = one.pc[t]
-            results: list[State] = []
-            if pc < 0:
-                self._end(one, t)
-                yield one
-            elif first or (self.reduce and not visible[pc] and self.ready(one, t)):
-                if pc in joins and not first:
-                    if self.split:
-                        yield one
-                    elif not self._covered(met, one):
-                        results = self._node(one, t, pc)
-                else:
-                    results = self._node(one, t, pc, int(first and pc == self.entry[t]))
-            else:
-                yield one
-            first = False
             going: list[State] = []
             for n in results:
                 if n.hazard is not None and n.hazard[0] != "same bytes":
                     yield n
-                elif not (prune and n.hazard is None and self.closed(n)):
+                elif not (prune and n.witness is not None and n.hazard is None and closed(n)):
                     going.append(n)
             if not todo and len(going) == 1:
                 one = going[0]
+            else:
+                for n in going:
+                    count += 1
+                    heapq.heappush(todo, (n.trail[3], count, n))
+                if not todo:
+                    return
+                one = heapq.heappop(todo)[2]
+            results = []
+            pc = one.pc[t]
+            if pc < 0:
+                if one.meet is None or not one.meet.inside[t]:
+                    self._end(one, t)
+                yield one
                 continue
-            for n in going:
-                count += 1
-                heapq.heappush(todo, (n.trail[3], count, n))
-            if not todo:
-                return
-            _, _, one = heapq.heappop(todo)
+            test = tests[pc]
+            if visible[pc] or not self.reduce or (test is not None and not test(one)):
+                yield one
+            elif pc not in joins:
+                results = self._node(one, t, pc)
+            elif self.split:
+                yield one
+            elif not self._covered(met, one):
+                results = self._node(one, t, pc)
 
     def _covered(self, met: dict[Any, list[int]], one: State) -> bool:
         """Whether a path with fewer bits was at the same node before; otherwise `one` is remembered there."""
@@ -351,7 +399,8 @@ class Search:
         if straight is None:
             straight = self.blocks[t][pc] = self._straight(t, pc)
         nodes, pieces, s.pc[t] = straight
-        s.mark((t, nodes), begins, len(nodes))
+        before = s.trail
+        s.trail = ((t, nodes), before, before[2] + begins, before[3] + len(nodes))
         if len(pieces) == 1:  # nothing branches: the last piece ends with no fork
             for effect in pieces[0][0]:
                 if effect(s) is not None:
@@ -411,6 +460,8 @@ class Search:
         """
         if s.witness is None:
             return False
+        if s.meet is not None and not s.meet.closed():
+            return False
         for t, stream in self.accessors:  # noqa: SIM110 (asked of every state, and a generator costs)
             if not (s.tb[t] or (stream != HOST and s.streams[stream]) or s.pc[t] == DONE):
                 return False
@@ -437,7 +488,10 @@ class Search:
                 if until(Found(kind, first, second, self._steps(s), which)):
                     return reach
                 continue
-            if row is None or not any(x is s for _, x in row):
+            for _, x in row or ():
+                if x is s:
+                    break
+            else:
                 continue  # covered since it was queued
             moved = False
             for n in self.successors(s):
@@ -464,7 +518,7 @@ class Search:
                             return reach
                         continue
                     n.hazard = None
-                if self.closed(n):
+                if (n.meet is not None and n.meet.beyond) or self.closed(n):
                     continue
                 self.normalise(n)
                 row = self._store(reach, n)
@@ -481,6 +535,8 @@ class Search:
             if not moved and self.location is None and any(s.pc[t] != DONE for t in self.agents):
                 spins = any(self.ready(s, t) for t in self._runnable(s))
                 (reach.spinning if spins else reach.stuck).append(self._steps(s))
+        if self.beyond and all(found.kind == "same bytes" for found in reach.hazards):
+            raise Beyond(self.beyond)
         if self.location is None:  # nobody asks the other searches what they reach
             self._other_tags(reach, budget)
             self._passed_over(reach)
@@ -512,7 +568,10 @@ class Search:
     def _store(self, reach: Reach, s: State) -> Row | None:
         """Enter `s` unless a stored state covers it; drop what it covers. Returns the row that `s` is in."""
         control, bits = self.key(s)
-        row = reach.states.setdefault(control, [])
+        row = reach.states.get(control)
+        if row is None:
+            row = reach.states[control] = [(bits, s)]
+            return row
         if not self.covering:
             if any(other == bits for other, _ in row):
                 return None
@@ -531,7 +590,7 @@ class Search:
         at = n.trail
         while at is not s.trail:
             entry, at = at[0], at[1]
-            if entry[0] == "got":
+            if entry[0] in ("got", "device"):
                 continue
             if len(entry) == 3:
                 reach.nodes.add(entry[:2])
@@ -551,7 +610,8 @@ class Search:
         while at[0][0] == "got":
             at = at[1]
         which = (w.which if w is not None else 0, n.hazard[2] if len(n.hazard) > 2 else 0)
-        return kind, (w.thread, w.node) if w is not None else None, (at[0][0], node), which
+        thread = n.hazard[3] if len(n.hazard) > 3 else at[0][0]
+        return kind, (w.thread, w.node) if w is not None else None, (thread, node), which
 
     @staticmethod
     def _steps(s: State) -> tuple[tuple[int, int, str | None, bool], ...]:
@@ -561,13 +621,15 @@ class Search:
         """
         result: list[tuple[int, int, str | None, bool]] = []
         at, got = s.trail, set()
-        last = s.hazard[1] if s.hazard is not None and s.hazard[0] != "same bytes" else None
+        last = s.hazard[4 if len(s.hazard) > 3 else 1] if s.hazard is not None and s.hazard[0] != "same bytes" else None
         while at is not ROOT:
             entry, at = at[0], at[1]
             if entry[0] == "got":
                 got.add(entry[1])
                 continue
-            if len(entry) == 3:
+            if entry[0] == "device":
+                result.append((entry[1], DEVICE_STEP, None, False))
+            elif len(entry) == 3:
                 result.append((*entry, entry[1] in got))
             elif entry[1] == -1:
                 result.append((*entry, None, False))

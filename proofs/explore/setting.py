@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 
 from fencepost.model import program as p
 from fencepost.model.effects import Effect
@@ -13,7 +14,12 @@ from fencepost.proofs.explore.fifo import QueueForm, queue_forms
 from fencepost.proofs.explore.flow import Flow
 from fencepost.proofs.explore.layout import Layout, walk
 from fencepost.proofs.explore.reduction import circles, driven
+from fencepost.proofs.explore.serial import Direct
 from fencepost.proofs.explore.slicing import Slicer
+
+if TYPE_CHECKING:
+    from fencepost.proofs.explore.meetings import Meetings
+    from fencepost.proofs.explore.pending import Device
 
 
 class Setting:
@@ -37,6 +43,13 @@ class Setting:
         self.circles = [circles(thread) for thread in program.threads]
         self.flow = Flow(program)
         self._forms: list[QueueForm] | None = None
+        self.direct: Direct | None = None
+        """Who accesses which object by name (serial.py), once somebody asked."""
+        self.meetings: Meetings | None = None
+        if self.layout.meets:
+            from fencepost.proofs.explore.meetings import Meetings
+
+            self.meetings = Meetings(program, self.layout, self.lowered, environment)
         self.cursors = {
             (t, i): frozenset(("cursor", n.cursor) for n in walk(node) if isinstance(n, p.Last))
             for t, thread in enumerate(program.threads)
@@ -45,6 +58,14 @@ class Setting:
         """The cursors that each node looks at (none that is left out looks at any)."""
         self.shared_cursor = _shared_cursor(program, self.layout)
         """A cursor whose order between threads no edge gives, with the names of the threads; or None."""
+
+    def device(self) -> Device | None:
+        """What pending device work does, for one location; None where streams do not meet."""
+        if self.meetings is None:
+            return None
+        from fencepost.proofs.explore.pending import Device
+
+        return Device(self.meetings, self.queries)
 
     @property
     def forms(self) -> list[QueueForm]:
@@ -62,6 +83,7 @@ class Setting:
         other.program = edits.without(self.program, t, node)
         other.lowered = {**self.lowered, (t, node): ()}
         other._forms = None
+        other.direct = None
         return other
 
 

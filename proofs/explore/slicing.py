@@ -105,6 +105,8 @@ class Slicer:
                 records.append((key, effect.stream.id, t))
                 self._lead(("stream", effect.stream.id), ("event", key))
                 self._lead(("event", key), ("stream", effect.stream.id))
+            if isinstance(effect, e.MEETINGS) and effect.stream is not None:
+                self.roots.add(("stream", effect.stream.id))  # it hears from other streams, and what is there may wait
             if isinstance(effect, (e.JoinEvent, e.StreamJoinsEvent)):
                 waiters.setdefault(_event(t, effect.event), set()).add(t)
             if isinstance(effect, e.StreamJoinsEvent):

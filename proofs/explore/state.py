@@ -6,7 +6,10 @@ rotated to a reference, so a state is the same state whatever the step number.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from fencepost.proofs.explore.meet import Meet
 
 Value = Any
 """A local's or item field's value: event flags, memory reference, index, or handle (see `compile`)."""
@@ -24,6 +27,10 @@ class Unsupported(Exception):
     """A construct that the explorer cannot decide; the answer is UNKNOWN with this text."""
 
 
+class Beyond(Unsupported):
+    """The search left out states beyond a stated bound and found no hazard before it."""
+
+
 class Witness(NamedTuple):
     """The guessed access. `slot`: the ring slot (or index) it touched, 0 after normalisation."""
 
@@ -39,15 +46,15 @@ class Witness(NamedTuple):
 
 ROOT: Any = (None, None, 0, 0)
 """The empty trail. A trail is (entry, trail before, turns ended, host operations); entries are (thread, nodes) for a
-run of operations, (thread, node, answer), (thread, -1) for the end of a turn, and ("got", node) where an allocation
-or a take got the guessed byte."""
+run of operations, (thread, node, answer), (thread, -1) for the end of a turn, ("got", node) where an allocation
+or a take got the guessed byte, and ("device", stream) for a step of the device."""
 
 
 class State:
     """One state; mutable while a step runs, compared through `key()`."""
 
     __slots__ = (
-        "agreed", "block", "calls", "cells", "counters", "events", "flags", "hazard", "locals", "locks", "pc", "pools",
+        "agreed", "block", "calls", "cells", "counters", "events", "flags", "hazard", "locals", "locks", "meet", "pc", "pools",
         "pos", "queues", "slot", "streams", "tb", "trail", "turns", "witness",
     )  # fmt: skip
 
@@ -73,6 +80,10 @@ class State:
     slot: int | None
     """Slot of the location's ring once the witness fixed it."""
     hazard: tuple[Any, ...] | None
+    """(kind, node, number of the access); of an access that was pending also its thread, and the node of the host step
+    that let it go on (None: a step of the device)."""
+    meet: Meet | None
+    """Where streams meet and what is pending; None in designs without meetings."""
     trail: Any
 
     def mark(self, entry: Any, turns: int = 0, operations: int = 0) -> None:
@@ -103,4 +114,5 @@ class State:
         n.slot = self.slot
         n.hazard = self.hazard
         n.trail = self.trail
+        n.meet = self.meet if self.meet is None else self.meet.copy()
         return n

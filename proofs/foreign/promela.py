@@ -7,8 +7,8 @@ happens-before is used, and nothing of the other engines beyond what an operatio
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Union
 
 from fencepost.model import effects as e
 from fencepost.model import program as p
@@ -21,6 +21,12 @@ _PAD = "<pad "
 
 LARGEST = 250
 """Most slots, events or items of one kind: SPIN counts them in bytes."""
+
+REFERENCES = 8000
+"""Most pairs of a location and a part: a reference to one is a short."""
+
+Piece = Union[p.Named, p.Span, p.Anything, int]
+"""A part with its index known; an int is the row `buf[r]`."""
 
 
 class NotExported(ValueError):
@@ -44,11 +50,20 @@ class _Model:
         self.fifos = self._fifos()
         self.streams = max(len(set(self.fifos.values())), 1)
         self.base: dict[int, int] = {}
-        """First location, event, cell or token of an object."""
+        """First location, event or cell of an object; of a pool of memory the first location."""
         self.sites: list[tuple[p.Access, ...]] = []
+        """Accesses of each kind of stream item."""
+        self.meets: dict[int, list[str]] = {}
+        """Kinds of items at which a stream may have to wait for others: what it does when it can."""
+        self.tags: dict[str, int] = {}
         self.agreed: dict[str, int] = {}
         self.options: dict[str, int] = {}
         self.counts = self._count()
+        self.rows = self._rows()
+        self.paths = self._paths()
+        """All parts of memory that a reference may name, as tuples of pieces; the whole is the first."""
+        if self.counts["location"] * len(self.paths) > REFERENCES:
+            raise NotExported(f"more than {REFERENCES} parts of memory within {self.steps} turns")
         self.width = 1
         """Most locations in one stream item."""
         self.values = max([len(kinds) for o in program.objects for kinds in _kinds(o)], default=0)
@@ -69,10 +84,10 @@ class _Model:
         for i, o in enumerate(self.program.objects):
             depth = getattr(o, "depth", None) or 1
             if isinstance(o, p.Pool):
-                self.base[i] = many["token"]
                 many["token"] += o.size
                 if o.of != "row":
-                    raise NotExported(f"the pool {o.name!r} of memory")
+                    self.base[i] = many["location"]
+                    many["location"] += o.size
                 continue
             kind = {p.Memory: "location", p.Event: "event", p.Cell: "cell"}.get(type(o))
             if kind is not None:
@@ -84,12 +99,67 @@ class _Model:
                 if isinstance(node, p.Do):
                     many["event"] += turns * isinstance(node.operation, p.NewEvent)
                     many["block"] += turns * isinstance(node.operation, p.Alloc)
-                    many["item"] += turns * isinstance(node.operation, (p.Launch, p.Copy, p.Memset, p.Item))
+                    many["item"] += turns * isinstance(node.operation, (p.Launch, p.Copy, p.Memset, p.Item, *e.MEETINGS))
         many["location"] += many["block"]
         for kind, number in many.items():
             if number > LARGEST:
                 raise NotExported(f"more than {LARGEST} {kind}s within {self.steps} turns")
         return many
+
+    # ------------------------------------------------------------ parts of memory
+
+    def _rows(self) -> range:
+        """The rows `buf[r]` that there are at most: an index of a cursor or pool is below its size, a turn below the bound."""
+        least, most = 0, 1
+        for o in self.program.objects:
+            most = max(most, o.size if isinstance(o, p.Pool) else o.depth if isinstance(o, p.Cursor) else 1)
+        for found in _parts(self.program.threads):
+            if isinstance(found, p.At):
+                index = found.index
+                offset = index.slot if isinstance(index, p.Fixed) else index.offset
+                least = min(least, offset)
+                most = max(most, offset + (self.steps if isinstance(index, p.Turn) else most))
+        return range(least, most)
+
+    def _pieces(self, part: p.Part) -> list[Piece]:
+        return list(self.rows) if isinstance(part, p.At) else [part]
+
+    def _paths(self) -> list[tuple[Piece, ...]]:
+        """Views may narrow, and every use of one may narrow once more."""
+        views: dict[Piece, None] = {}
+        uses: dict[Piece, None] = {}
+        for part in _parts(self.program.threads):
+            uses.update(dict.fromkeys(self._pieces(part)))
+        for thread in self.program.threads:
+            for node in thread.nodes:
+                if isinstance(node, p.Do) and isinstance(node.operation, (p.View, p.Put, p.CellSet)):
+                    for part in _parts(node.operation):
+                        views.update(dict.fromkeys(self._pieces(part)))
+        paths: dict[tuple[Piece, ...], None] = {(): None}
+        paths.update(dict.fromkeys((piece,) for piece in uses))
+        paths.update(dict.fromkeys((view, piece) for view in views for piece in uses))
+        return list(paths)
+
+    def _narrowed(self, reference: str, part: p.Part | None) -> str:
+        """The reference to a part of what `reference` names."""
+        if part is None:
+            return reference
+        number = {path: i for i, path in enumerate(self.paths)}
+        at = "0"
+        if isinstance(part, p.At):
+            index = part.index
+            at = f"n + {index.offset}" if isinstance(index, p.Turn) else self.index(index, self.rows.stop)
+            at = f"({at} - {self.rows.start})".replace("- -", "+ ")
+        first = self._pieces(part)[0]
+        if not any(len(path) > 1 for path in self.paths):
+            return f"({reference} + 4 * ({number[(first,)]} + {at}))"
+        # The reference may name a part itself: what narrows it once more depends on which.
+        moved = "0"
+        for path, i in number.items():
+            inner = number.get((*path, first))
+            if inner is not None:
+                moved = f"(({reference} / 4) % {len(self.paths)} == {i} -> {inner - i} + {at} : {moved})"
+        return f"({reference} + 4 * {moved})"
 
     # ------------------------------------------------------------ the whole
 
@@ -104,9 +174,8 @@ class _Model:
 
     def _head(self) -> str:
         many, n = self.counts, self.streams
-        first_block = many["location"] - many["block"]
         static_events = many["event"] - self.steps_of(p.NewEvent)
-        self.first_block = first_block
+        places = max(many["location"] * len(self.paths), 1)
         setups = sum(t.kind == "setup" for t in self.program.threads)
         every = range(n)
         lines = [
@@ -117,32 +186,34 @@ class _Model:
             f"byte done[{n}]; byte sent[{n}];",
             f"Vec tail[{n}];",
             f"Vec event[{max(many['event'], 1)}]; byte next_event = {static_events};",
-            f"byte readers[{max(many['location'], 1)}]; byte writers[{max(many['location'], 1)}];",
-            f"byte repeaters[{max(many['location'], 1)}];  /* writes of the bytes that are there already */",
+            f"byte readers[{places}]; byte writers[{places}];",
+            f"byte repeaters[{places}];  /* writes of the bytes that are there already */",
             "byte setups_done = 0;",
             f"#define AFTER_SETUP (setups_done == {setups})",
             _inline("copy_vec(to, from)", [f"to.c[{s}] = from.c[{s}]" for s in every]),
             _inline("join_vec(to, from)",
                     [f"if :: from.c[{s}] > to.c[{s}] -> to.c[{s}] = from.c[{s}] :: else fi" for s in every]),
             _inline("zero_vec(to)", [f"to.c[{s}] = 0" for s in every]),
-            _inline("start_read(l)", ["assert(writers[l] == 0)"]),
-            _inline("start_write(l)", ["assert(writers[l] == 0 && readers[l] == 0 && repeaters[l] == 0)"]),
-            _inline("start_repeat(l)", ["assert(writers[l] == 0)"]),
+            self._start("read", "writers"),
+            self._start("write", "writers", "readers", "repeaters"),
+            self._start("repeat", "writers"),
         ]  # fmt: skip
+        if len(self.paths) > 1:
+            lines.append("/* a location's parts: " + _comment(", ".join(map(_spelled, self.paths))) + " */")
         if many["block"]:
-            size = many["block"]
+            size, block = many["block"], self.block("v")
             lines += [
-                f"byte refs[{size}]; short owner[{size}]; byte noted[{size}]; bit given_up[{size}]; bit written[{size}];",
+                f"byte refs[{size}]; short owner[{size}]; byte noted[{size}]; bit given_up[{size}]; "
+                f"bit written[{size * len(self.paths)}];",
                 f"Vec over[{size}]; byte next_block = 0;",
-                _inline("hold(v)", [
-                    f"if :: (v >= {first_block * 4} && (v & 2) == 0) -> refs[v / 4 - {first_block}]++ :: else fi"]),
+                _inline("hold(v)", [f"if :: {self.held('v')} -> refs[{block}]++ :: else fi"]),
                 _inline("let_go(v)", [
-                    f"if :: (v >= {first_block * 4} && (v & 2) == 0) -> refs[v / 4 - {first_block}]--; "
-                    f"if :: refs[v / 4 - {first_block}] == 0 -> given_up[v / 4 - {first_block}] = 1; "
-                    f"zero_vec(over[v / 4 - {first_block}]); "
+                    f"if :: {self.held('v')} -> refs[{block}]--; "
+                    f"if :: refs[{block}] == 0 -> given_up[{block}] = 1; "
+                    f"zero_vec(over[{block}]); "
                     + "; ".join(
-                        f"if :: (noted[v / 4 - {first_block}] & {1 << s}) -> "
-                        f"join_vec(over[v / 4 - {first_block}], tail[{s}]) :: else fi" for s in every)
+                        f"if :: (noted[{block}] & {1 << s}) -> "
+                        f"join_vec(over[{block}], tail[{s}]) :: else fi" for s in every)
                     + " :: else fi :: else fi"]),
             ]  # fmt: skip
         else:
@@ -156,6 +227,8 @@ class _Model:
                 lines.append(f"bit flag_{i};")
             elif isinstance(o, p.Counter):
                 lines.append(f"short counter_{i};")
+            elif isinstance(o, p.DeviceFlag):
+                lines.append(f"short word_{i};  /* {_comment(o.name)} */")
             elif isinstance(o, p.Pool):
                 lines.append(f"bit taken_{i}[{o.size}]; Vec back_{i}[{o.size}];")
         if many["cell"]:
@@ -165,6 +238,28 @@ class _Model:
             lines.append(f"byte agreed_{number}[{self.steps}];  /* {_comment(name)} */")
         return "\n".join(lines)
 
+    def _start(self, word: str, *others: str) -> str:
+        """Nobody is inside who must not be: at the same place, or at one that shares bytes with it."""
+        many = len(self.paths)
+        if many == 1:
+            free = " && ".join(f"{other}[l] == 0" for other in others)
+            return _inline(f"start_{word}(l)", [f"assert({free})"])
+        ways = []
+        for i, path in enumerate(self.paths):
+            near = [f"{other}[l + {k - i}] == 0".replace("+ -", "- ") for other in others
+                    for k, one in enumerate(self.paths) if _overlap(path, one)]  # fmt: skip
+            ways.append(f":: (l) % {many} == {i} -> assert({' && '.join(near)})")
+        return _inline(f"start_{word}(l)", [f"if {' '.join(ways)} fi"])
+
+    def block(self, reference: str) -> str:
+        """Number of the block that a reference names."""
+        return f"{reference} / {4 * len(self.paths)} - {self.counts['location'] - self.counts['block']}"
+
+    def held(self, reference: str) -> str:
+        """Whether the reference keeps a block alive."""
+        first = 4 * len(self.paths) * (self.counts["location"] - self.counts["block"])
+        return f"({reference} >= {first} && ({reference} & 2) == 0)"
+
     def steps_of(self, kind: type) -> int:
         """How often operations of a kind run at most."""
         return sum(
@@ -173,12 +268,26 @@ class _Model:
             if isinstance(node, p.Do) and isinstance(node.operation, kind)
         )  # fmt: skip
 
+    def signals_of(self, channel: int) -> int:
+        """How many signals a channel gets at most."""
+        return sum(
+            (self.steps if t.kind == "loop" else 1)
+            for t in self.program.threads for node in t.nodes
+            if isinstance(node, p.Do) and isinstance(node.operation, p.Signal) and node.operation.channel == channel
+        )  # fmt: skip
+
     def _queues(self) -> str:
         lines = []
         for i, o in enumerate(self.program.objects):
             if isinstance(o, p.Queue):
                 fields = ", ".join(["byte", *["short"] * self.values])
                 lines.append(f"chan queue_{i} = [{o.capacity}] of {{ {fields} }};  /* {_comment(o.name)} */")
+            elif isinstance(o, p.Channel):
+                most = max(self.signals_of(i), 1)
+                if most > LARGEST:
+                    raise NotExported(f"more than {LARGEST} signals within {self.steps} turns")
+                size = most if o.capacity is None else min(o.capacity, most)
+                lines.append(f"chan channel_{i} = [{size}] of {{ byte }};  /* {_comment(o.name)} */")
         fields = ", ".join(["byte", *["byte"] * self.streams, *["short"] * self.width])
         lines.append(f"chan strm[{self.streams}] = [{self.counts['item']}] of {{ {fields} }};")
         return "\n".join(lines)
@@ -193,7 +302,7 @@ class _Model:
             check = [f"start_{_word(a)}({loc})" for a, loc in used]
             enter = [f"{_counter(a)}[{loc}]++" for a, loc in used]
             leave = [f"{_counter(a)}[{loc}]--" for a, loc in used]
-            start.append(f":: site == {number} -> {'; '.join([*check, *enter]) or 'skip'}")
+            start.append(f":: site == {number} -> {'; '.join([*check, *enter, *self.meets.get(number, [])]) or 'skip'}")
             end.append(f":: site == {number} -> {'; '.join(leave) or 'skip'}")
         if not start:  # streams, and nothing is ever enqueued: a choice needs a branch
             start, end = [":: else -> skip"], [":: else -> skip"]
@@ -287,10 +396,10 @@ class _Model:
         return f"({self.base[operand.id]} + {self.index(operand.index, depth)})"
 
     def memory(self, operand: p.Operand) -> str:
-        """A reference: four times the location, plus 1 if the allocator cannot attribute it, plus 2 for a raw pointer."""
-        if operand.part is not None:
-            raise NotExported("parts of memory")
-        return f"v{operand.id}" if isinstance(operand, p.Local) else f"(4 * {self.slot(operand)})"
+        """A reference: four times the place, plus 1 if the allocator cannot attribute it, plus 2 for a raw pointer. A place
+        is the location times the number of parts, plus the part."""
+        whole = f"v{operand.id}" if isinstance(operand, p.Local) else f"({4 * len(self.paths)} * {self.slot(operand)})"
+        return self._narrowed(whole, operand.part)
 
     def event(self, operand: p.Operand) -> str:
         """Number of an event."""
@@ -309,9 +418,7 @@ class _Model:
     def value(self, operand: p.Operand | p.Index) -> str:
         """What an item holds of an operand."""
         if isinstance(operand, p.Local):
-            if operand.part is not None:
-                raise NotExported("parts of memory")
-            return f"v{operand.id}"
+            return self._narrowed(f"v{operand.id}", operand.part)
         if isinstance(operand, (p.Obj, p.Slot)):
             if isinstance(self.program.objects[operand.id], p.Event):
                 return self.slot(operand)
@@ -326,17 +433,27 @@ class _Model:
     # ------------------------------------------------------------ device effects
 
     def _val(self, accesses: tuple[p.Access, ...]) -> list[str]:
-        """In the order of the calls: a block is read only after it was written for its owner."""
+        """In the order of the calls: a block is read only after some of what is read was written for its owner."""
         if not self.counts["block"]:
             return []
-        first = 4 * (self.counts["location"] - self.counts["block"])
         result = []
+        many = len(self.paths)
+        first = many * (self.counts["location"] - self.counts["block"])
         for a in sorted(accesses, key=lambda a: a.mode == "w"):
             if isinstance(a.target, p.Local):
                 v = self.memory(a.target)
-                then = "skip" if a.same_bytes else f"written[({v} - {first}) / 4] = 1"
-                what = then if a.mode == "w" else f"assert(written[({v} - {first}) / 4])"
-                result.append(f"if :: ({v} >= {first} && ({v} & 2) == 0) -> {what} :: else fi")
+                place = f"{v} / 4 - {first}"
+                if a.mode == "w":
+                    what = "skip" if a.same_bytes else f"written[{place}] = 1"
+                elif many == 1:
+                    what = f"assert(written[{place}])"
+                else:
+                    ways = []
+                    for i, path in enumerate(self.paths):
+                        near = [f"written[{place} + {k - i}]" for k, one in enumerate(self.paths) if _overlap(path, one)]
+                        ways.append(f":: ({v} / 4) % {many} == {i} -> assert({' || '.join(near)})".replace("+ -", "- "))
+                    what = f"if {' '.join(ways)} fi"
+                result.append(f"if :: {self.held(v)} -> {what} :: else fi")
         return result
 
     def touch(self, x: e.Touch) -> tuple[list[str], list[str]]:
@@ -349,16 +466,42 @@ class _Model:
 
     def enqueue(self, x: e.Enqueue) -> tuple[list[str], list[str]]:
         """An item at the tail."""
+        return self._item(x.stream, x.accesses), []
+
+    def _item(self, stream: p.Operand, accesses: tuple[p.Access, ...], *meets: str) -> list[str]:
         number = len(self.sites)
-        self.sites.append(x.accesses)
-        self.width = max(self.width, len(x.accesses))
-        locs = [f"{self.memory(a.target)} / 4" for a in x.accesses]
+        self.sites.append(accesses)
+        if meets:
+            self.meets[number] = list(meets)
+        self.width = max(self.width, len(accesses))
+        locs = [f"{self.memory(a.target)} / 4" for a in accesses]
         return [
-            *self._val(x.accesses),
-            f"x = {self.stream(x.stream)}",
+            *self._val(accesses),
+            f"x = {self.stream(stream)}",
             f"strm[x] ! {', '.join([str(number), *(f'tail[x].c[{s}]' for s in range(self.streams)), *locs])}{_PAD}{len(locs)}>",
             "sent[x]++; zero_vec(tail[x]); tail[x].c[x] = sent[x]",
-        ], []
+        ]
+
+    def _tag_of(self, tag: str) -> int:
+        return self.tags.setdefault(tag, len(self.tags))
+
+    def signal(self, x: p.Signal) -> tuple[list[str], list[str]]:
+        """An item that waits for room in the channel."""
+        return self._item(x.stream, (), f"channel_{x.channel} ! {self._tag_of(x.tag)}"), []
+
+    def wait_for_signal(self, x: p.Await) -> tuple[list[str], list[str]]:
+        """An item that waits until the oldest signal is there and has its tag."""
+        return self._item(x.stream, (), f"channel_{x.channel} ? {self._tag_of(x.tag)}"), []
+
+    def store_flag(self, x: p.StoreFlag) -> tuple[list[str], list[str]]:
+        """Overwrite the word."""
+        store = f"word_{x.flag} = {x.value}"
+        return ([store], []) if x.stream is None else (self._item(x.stream, (), store), [])
+
+    def wait_flag(self, x: p.WaitFlag) -> tuple[list[str], list[str]]:
+        """Wait until the word is high enough."""
+        wait = [f"word_{x.flag} >= {x.value}", *([f"word_{x.flag} = 0"] if x.reset else [])]
+        return (wait, []) if x.stream is None else (self._item(x.stream, (), *wait), [])
 
     def record(self, x: e.RecordEvent) -> tuple[list[str], list[str]]:
         """What must end before the event is complete: what the stream's tail needs."""
@@ -393,14 +536,13 @@ class _Model:
         """S64, S79, S84: the allocator is told, unless the stream owns the block."""
         if not self.counts["block"] or not isinstance(x.block, p.Local):
             return ["skip"], []
-        first = 4 * (self.counts["location"] - self.counts["block"])
         v = self.memory(x.block)
-        block = f"({v} - {first}) / 4"
+        block = self.block(v)
         right = f"owner[{block}] >= 0 && owner[{block}] != x" if x.space == "device" else f"owner[{block}] < 0 && ({v} & 1) == 0"
         tell = f"noted[{block}] = noted[{block}] | (1 << x)"
         return [
             f"x = {self.stream(x.stream)}",
-            f"if :: ({v} >= {first} && ({v} & 2) == 0) -> if :: ({right}) -> {tell} :: else fi :: else fi",
+            f"if :: {self.held(v)} -> if :: ({right}) -> {tell} :: else fi :: else fi",
         ], []
 
     # ------------------------------------------------------------ host operations
@@ -421,15 +563,16 @@ class _Model:
         )
         return [
             f"y = {mine}; if :: true -> x = next_block; next_block++ {again} fi",
-            "owner[x] = y; refs[x] = 1; noted[x] = 0; given_up[x] = 0; written[x] = 0",
-            self.set_local(x.local, f"4 * ({first} + x)"),
+            "owner[x] = y; refs[x] = 1; noted[x] = 0; given_up[x] = 0",
+            *(f"written[x * {len(self.paths)} + {i}] = 0" for i in range(len(self.paths))),
+            self.set_local(x.local, f"{4 * len(self.paths)} * ({first} + x)"),
         ], []
 
     def view(self, x: p.View) -> tuple[list[str], list[str]]:
         """Another reference."""
         flags = (0 if x.attributed else 1) + (0 if x.held else 2)
-        return [f"y0 = {self.memory(x.base)} | {flags}" if flags else f"y0 = {self.memory(x.base)}", "hold(y0)",
-                self.set_local(x.local, "y0")], []  # fmt: skip
+        return [f"y = {self.memory(x.base)} | {flags}" if flags else f"y = {self.memory(x.base)}", "hold(y)",
+                self.set_local(x.local, "y")], []  # fmt: skip
 
     def drop(self, x: p.Drop) -> tuple[list[str], list[str]]:
         """The reference ends."""
@@ -520,12 +663,16 @@ class _Model:
             f":: (!taken_{x.pool}[{i}] && READY(back_{x.pool}[{i}])) -> taken_{x.pool}[{i}] = 1; x = {i}"
             for i in range(pool.size)
         )
-        return [f"if {free} fi", self.set_local(x.local, "x")], []
+        token = "x" if pool.of == "row" else f"{4 * len(self.paths)} * ({self.base[x.pool]} + x)"
+        return [f"if {free} fi", self.set_local(x.local, token)], []
 
     def give(self, x: p.Give) -> tuple[list[str], list[str]]:
         """The token is free."""
         after = f"zero_vec(back_{x.pool}[x])" if x.after is None else f"copy_vec(back_{x.pool}[x], {self.event(x.after)})"
-        return [f"x = {self.value(x.token)}; taken_{x.pool}[x] = 0; {after}"], []
+        token = self.value(x.token)
+        if x.pool in self.base:
+            token = f"{token} / {4 * len(self.paths)} - {self.base[x.pool]}"
+        return [f"x = {token}; taken_{x.pool}[x] = 0; {after}"], []
 
     def acquire(self, x: p.Acquire) -> tuple[list[str], list[str]]:
         """Wait until it is free."""
@@ -595,6 +742,42 @@ class _Model:
         return [f"atomic {{ if {' '.join(ways)} fi }};"]
 
 
+def _parts(found: object) -> Iterator[p.Part]:
+    """All parts that data mentions."""
+    if isinstance(found, (p.Obj, p.Slot, p.Local)):
+        if found.part is not None:
+            yield found.part
+    elif isinstance(found, p.Data):
+        for name in type(found).__struct_fields__:
+            yield from _parts(getattr(found, name))
+    elif isinstance(found, tuple):
+        for one in found:
+            yield from _parts(one)
+
+
+def _overlap(a: tuple[Piece, ...], b: tuple[Piece, ...]) -> bool:
+    """Whether two parts may share a byte: names, rows and spans keep apart among themselves, all else may overlap."""
+    for x, y in zip(a, b):  # noqa: B905  a shorter path is the larger part
+        if isinstance(x, p.Named) and isinstance(y, p.Named):
+            apart = x != y
+        elif isinstance(x, p.Span) and isinstance(y, p.Span):
+            apart = x.stop <= y.start or y.stop <= x.start
+        else:
+            apart = isinstance(x, int) and isinstance(y, int) and x != y
+        if apart:
+            return False
+        if x != y or isinstance(x, p.Anything):
+            return True
+    return True
+
+
+def _spelled(path: tuple[Piece, ...]) -> str:
+    return ".".join(
+        f"[{x}]" if isinstance(x, int) else x.name if isinstance(x, p.Named)
+        else f"[{x.start}:{x.stop}]" if isinstance(x, p.Span) else "any" for x in path
+    ) or "whole"  # fmt: skip
+
+
 def _kinds(found: p.Object) -> list[tuple[str, ...]]:
     if isinstance(found, p.Queue):
         return [kinds for _, kinds in found.items]
@@ -650,4 +833,8 @@ _EFFECTS: dict[type, Callable[[_Model, Any], tuple[list[str], list[str]]]] = {
     p.FlagWait: _Model.flag_wait,
     p.CounterAdd: lambda _m, x: ([f"counter_{x.counter} = counter_{x.counter} + {x.amount}"], []),
     p.CounterWait: _Model.counter_wait,
+    p.Signal: _Model.signal,
+    p.Await: _Model.wait_for_signal,
+    p.StoreFlag: _Model.store_flag,
+    p.WaitFlag: _Model.wait_flag,
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
+from fencepost.proofs.liveness.device import DeviceSemantics, Item, meets
+from fencepost.proofs.liveness.helpers import groups, mismatch, stuck
 from fencepost.proofs.liveness.reduce import reduced, waited_on
 from fencepost.proofs.liveness.states import Bounded, Move, Semantics, State
 
@@ -14,20 +17,31 @@ STATES = 50_000
 
 
 class Waiter(NamedTuple):
-    """A thread that waits for ever: at `node`, for object `obstacle`, in its turn `turn` (0-based)."""
+    """An agent that waits for ever: at `node`, for object `obstacle`, in its turn `turn` (0-based).
+
+    A thread, or with a number behind the threads a stream: then `item` is what waits there, enqueued at its node in
+    that turn of its thread, and `stream` the stream's name.
+    """
 
     thread: int
     node: int
-    obstacle: int
+    obstacle: int | str
     turn: int
+    item: Item | None = None
+    stream: str = ""
 
 
 class Hang(NamedTuple):
-    """Waiters of one state, each with the threads that could end its wait; `run` leads there by host steps."""
+    """Waiters of one state, each with the agents that could end its wait; `run` leads there.
+
+    `moves` are its steps with what streams ran; `mismatched` are streams with another tag in front of them than theirs.
+    """
 
     waiters: tuple[Waiter, ...]
     sources: tuple[tuple[int, ...], ...]
     run: Run
+    moves: tuple[Move, ...] = ()
+    mismatched: tuple[tuple[int, str], ...] = ()
 
     def cycle(self) -> tuple[int, ...]:
         """Positions in `waiters` that wait for each other in a circle; empty when a source has ended or is missing."""
@@ -54,21 +68,46 @@ class Liveness(NamedTuple):
 
 
 def search(program: p.Program, limit: int = STATES) -> Liveness:
-    """Whether some thread can come to wait for ever.
+    """Whether some thread, or some stream, can come to wait for ever.
 
     A wait for an item, flag, condition, token or room that some continuation provides is no hang. Looks at every state
     when the design has back-pressure, so that states repeat; otherwise at `limit` of them, and says so. A reduced program
     is searched first; only a hang, which needs its run, is searched for in the program itself.
     """
+    if meets(program):
+        found = _search(program, limit, alone=True)
+        if found.hang is None:
+            return found
+        shortest = _search(program, min(limit, SHORTEST))
+        for one in (shortest, found):
+            if one.hang is not None and _happens(program, one.hang):
+                return one
+        return found._replace(hang=None, bounded="the hang that was found needs a query to say no of work that is complete")
     small = reduced(program)
     key = (limit, tuple((thread.kind, thread.entry, thread.nodes) for thread in small.threads), waited_on(small))
-    found = _known.get(key)
-    if found is None:
+    known = _known.get(key)
+    if known is None:
         if len(_known) >= KNOWN:
             _known.clear()
-        found = _known[key] = _search(small, limit, alone=True)
-    return found if found.hang is None else _search(program, limit)
+        known = _known[key] = _search(small, limit, alone=True)
+    return known if known.hang is None else _search(program, limit)
 
+
+def _happens(program: p.Program, hang: Hang) -> bool:
+    """Whether the run can happen. What a query may say follows from more than is kept here: a "no" may be impossible."""
+    from fencepost.model.events import InvalidRun, Player
+
+    if not any(isinstance(node, p.Ask) and isinstance(node.question, (p.EventQuery, p.StreamQuery)) for t in program.threads for node in t.nodes):
+        return True
+    try:
+        Player(program).play(hang.run)
+    except InvalidRun:
+        return False
+    return True
+
+
+SHORTEST = 5_000
+"""States of a program with meetings in which a shorter run to a hang is looked for."""
 
 KNOWN = 256
 """Reduced programs whose answer is kept: variants of a design often differ in nothing that anybody waits for."""
@@ -76,70 +115,131 @@ KNOWN = 256
 _known: dict[object, Liveness] = {}
 
 
+_latest: list[Graph] = []
+"""All states of the program with meetings that was searched last: what else is asked about it need not look again."""
+
+
+def graph_of(program: p.Program, limit: int, alone: bool) -> Graph:
+    """The states of a program, looked at once where the search for a hang has just done so."""
+    if alone and _latest and _latest[0].semantics.program is program:
+        return _latest[0]
+    semantics = DeviceSemantics(program, alone) if meets(program) else Semantics(program, alone)
+    return explore(semantics, limit, alone)
+
+
+class Graph(NamedTuple):
+    """States and what leads from each to which: (state, moves)."""
+
+    semantics: Semantics
+    states: list[State]
+    after: list[list[tuple[int, tuple[Move, ...]]]]
+    parents: list[tuple[int, tuple[Move, ...]]]
+    blocked: dict[int, list[int]]
+    """For each agent the states in which it waits, all ways on from there being known."""
+    bounded: str | None
+
+
 def _search(program: p.Program, limit: int, alone: bool = False) -> Liveness:
     """`alone` looks at fewer states: whether there is a hang stays, but its run is no shortest one."""
-    semantics = Semantics(program, alone)
+    semantics = DeviceSemantics(program, alone) if meets(program) else Semantics(program, alone)
+    surely: tuple[int, set[int]] | None = None
+
+    def ended(number: int, state: State) -> bool:
+        """Whether a state with a hang was met, and nobody who could take part in it is still on its way there."""
+        nonlocal surely
+        if not isinstance(semantics, DeviceSemantics):
+            return False
+        lost = stuck(semantics, state)
+        if not lost:
+            return False
+        surely = surely or (number, lost)
+        if not _running(semantics, state, lost):
+            surely = (number, lost)
+            return True
+        return False
+
+    graph = explore(semantics, limit, alone, ended)
+    if surely is None and alone and isinstance(semantics, DeviceSemantics):
+        _latest[:] = [graph]
+    if surely is not None:
+        number, lost = surely
+        return Liveness(_hang(graph, number, sorted(lost)), len(graph.after), graph.bounded)
+    stuck_in: dict[int, list[int]] = {}
+    for agent, waiting in graph.blocked.items():
+        for number in _hopeless(graph, agent, waiting):
+            stuck_in.setdefault(number, []).append(agent)
+    first: Hang | None = None
+    for number in sorted(stuck_in):
+        lost_in = sorted(stuck_in[number])
+        hang = _hang(graph, number, lost_in)
+        first = first or hang
+        # A thread may be lost before those that it waits for have stopped too: the report waits for the whole circle.
+        if not _running(semantics, graph.states[number], set(lost_in)):
+            return Liveness(hang, len(graph.after), graph.bounded)
+    return Liveness(first, len(graph.after), graph.bounded)
+
+
+def _running(semantics: Semantics, state: State, lost: set[int]) -> bool:
+    """Whether somebody who could help one of the lost is not lost itself."""
+    alive = set(semantics.ready(state)) - lost
+    return any(helper.agent in alive for agent in lost for group in groups(semantics, state, agent) for helper in group)
+
+
+def explore(
+    semantics: Semantics, limit: int, alone: bool, ended: Callable[[int, State], bool] = lambda _n, _s: False
+) -> Graph:
+    """All states, shortest first; not those behind one for which `ended` is true."""
     start = semantics.start()
     states = [start]
     numbers = {start: 0}
     parents: list[tuple[int, tuple[Move, ...]]] = [(-1, ())]
-    after: list[list[int]] = []
-    blocked: dict[int, list[int]] = {thread: [] for thread in range(len(program.threads))}
-    """For each thread the states in which it waits."""
+    after: list[list[tuple[int, tuple[Move, ...]]]] = []
+    blocked: dict[int, list[int]] = {}
     bounded: str | None = None
     while len(after) < len(states):
         number = len(after)
         state = states[number]
-        following: list[int] = []
+        following: list[tuple[int, tuple[Move, ...]]] = []
         after.append(following)
-        waits, unknown = [], False
+        unknown = False
+        if ended(number, state):
+            break
         ready = semantics.ready(state)
         only = semantics.alone(state, ready) if alone else None
-        for thread in ready:
-            if semantics.obstacle(state, thread) is not None:
-                waits.append(thread)
-                continue
-            if only is not None and thread != only:
-                continue
+        waits = [agent for agent in ready if semantics.obstacle(state, agent) is not None]
+        able = [agent for agent in ready if agent not in waits]
+        for agent in sorted(able, key=lambda agent: agent != only) if only is not None else able:
+            # What goes first alone must lead on: otherwise the others would be put off for ever, round a circle of states.
+            if only is not None and agent != only and any(to > number for to, _ in following):
+                break
             try:
-                for moves, then in semantics.successors(state, thread):
+                for moves, then in semantics.successors(state, agent):
                     to = numbers.setdefault(then, len(states))
                     if to == len(states):
                         states.append(then)
                         parents.append((number, moves))
-                    following.append(to)
+                    following.append((to, moves))
             except Bounded as reason:
                 bounded, unknown = str(reason), True
         if not unknown:  # what lies behind is unknown otherwise, so nothing here may be called stuck
-            for thread in waits:
-                blocked[thread].append(number)
+            for agent in waits:
+                blocked.setdefault(agent, []).append(number)
         if len(after) >= limit:
             bounded = f"{limit} states were looked at, and there are more"
             break
-    stuck_in: dict[int, list[int]] = {}
-    for thread, waiting in blocked.items():
-        for number in _hopeless(waiting, after):
-            stuck_in.setdefault(number, []).append(thread)
-    first: Hang | None = None
-    for number in sorted(stuck_in):
-        state, stuck = states[number], stuck_in[number]
-        hang = _hang(semantics, states, number, stuck, parents)
-        first = first or hang
-        # A thread may be lost before those that it waits for have stopped too: the report waits for the whole circle.
-        running = set(semantics.ready(state)) - set(stuck)
-        if not any(running & set(sources) for sources in hang.sources):
-            return Liveness(hang, len(after), bounded)
-    return Liveness(first, len(after), bounded)
+    return Graph(semantics, states, after, parents, blocked, bounded)
 
 
-def _hopeless(waiting: list[int], after: list[list[int]]) -> set[int]:
-    """Those of the states in which a thread waits that lead to none in which it does not."""
+def _hopeless(graph: Graph, agent: int, waiting: list[int]) -> set[int]:
+    """Those of the states in which an agent waits that lead to none in which it does not, or its wait has ended."""
     left = set(waiting)
     before: dict[int, list[int]] = {}
     todo: list[int] = []
+    semantics = graph.semantics
     for number in waiting:
-        if all(to in left for to in after[number]):
-            for to in after[number]:
+        steps = [to for to, _ in graph.after[number]]
+        if all(to in left for to in steps) and not _ends_between(semantics, graph, number, steps, agent):
+            for to in steps:
                 before.setdefault(to, []).append(number)
         else:
             todo.append(number)
@@ -151,57 +251,78 @@ def _hopeless(waiting: list[int], after: list[list[int]]) -> set[int]:
     return left
 
 
-def _hang(
-    semantics: Semantics, states: list[State], number: int, stuck: list[int], parents: list[tuple[int, tuple[Move, ...]]]
-) -> Hang:
-    state = states[number]
-    path: list[tuple[Move, ...]] = []
+def _ends_between(semantics: Semantics, graph: Graph, number: int, steps: list[int], agent: int) -> bool:
+    """Whether a stream's wait ends on the way to one of the states, in which it waits again."""
+    if not isinstance(semantics, DeviceSemantics) or agent < len(semantics.threads):
+        return False
+    return any(agent in semantics.popped(graph.states[number], graph.states[to]) for to in steps)
+
+
+def path(graph: Graph, number: int) -> list[Move]:
+    """The moves that lead to a state."""
+    found: list[tuple[Move, ...]] = []
     while number > 0:
-        number, done = parents[number]
-        path.append(done)
-    moves = [move for done in reversed(path) for move in done]
+        number, done = graph.parents[number]
+        found.append(done)
+    return [move for done in reversed(found) for move in done]
+
+
+def _hang(graph: Graph, number: int, lost: list[int]) -> Hang:
+    semantics, state = graph.semantics, graph.states[number]
+    moves = path(graph, number)
     program = semantics.program
-    turns = [0] * len(program.threads)
+    count = len(program.threads)
+    turns = [0] * count
+    ran: dict[tuple[int, int], list[int]] = {}
+    """In which turns each node ran."""
     for move in moves:
-        node = program.threads[move.thread].nodes[move.node]
-        following = node.next if isinstance(node, p.Do) else dict(node.branches)[str(move.answer)]
-        turns[move.thread] += following == p.END
+        if move.thread < count:
+            ran.setdefault((move.thread, move.node), []).append(turns[move.thread])
+            node = program.threads[move.thread].nodes[move.node]
+            following = node.next if isinstance(node, p.Do) else dict(node.branches)[str(move.answer)]
+            turns[move.thread] += following == p.END
     waiters, sources = [], []
-    for thread in stuck:
-        obstacle = semantics.obstacle(state, thread)
+    whole = set(lost)
+    for agent in lost:
+        obstacle = semantics.obstacle(state, agent)
         assert obstacle is not None
-        waiters.append(Waiter(thread, state.at[thread], obstacle, turns[thread]))
-        sources.append(tuple(_sources(program, thread, state.at[thread])))
-    return Hang(tuple(waiters), tuple(sources), Run(tuple(Step(m.thread, m.node, m.answer) for m in moves)))
+        if agent < count:
+            waiters.append(Waiter(agent, state.at[agent], obstacle, turns[agent]))
+        else:
+            assert isinstance(semantics, DeviceSemantics)
+            row = state.device.fifos[agent - count]
+            item = row[0]
+            same = sum((x.thread, x.node) == (item.thread, item.node) for x in row)
+            turn = ran[item.thread, item.node][-same]
+            waiters.append(Waiter(agent, item.node, obstacle, turn, item, semantics.stream_name(agent - count)))
+        sources.append(_sources(semantics, state, agent, whole))
+    steps = tuple(
+        Step(m.thread, m.node, m.answer) if m.item is None
+        else Step(m.item.thread, m.node, stream=semantics.streams[m.thread - count])  # type: ignore[attr-defined]
+        for m in moves
+    )
+    return Hang(tuple(waiters), tuple(sources), Run(steps), tuple(moves), _mismatched(semantics, state, lost))
 
 
-def _sources(program: p.Program, waiter: int, node_id: int) -> list[int]:
-    """Threads with an operation that could end the wait at this node."""
-    node = program.threads[waiter].nodes[node_id]
-    what = node.operation if isinstance(node, p.Do) else node.question
+def _mismatched(semantics: Semantics, state: State, lost: list[int]) -> tuple[tuple[int, str], ...]:
+    """Streams that await another tag than the one in front of them: (agent, that tag)."""
+    if not isinstance(semantics, DeviceSemantics):
+        return ()
+    count = len(semantics.threads)
     found = []
-    for number, thread in enumerate(program.threads):
-        for other in thread.nodes:
-            if isinstance(other, p.Do) and _ends(other.operation, what):
-                found.append(number)
-                break
-    return found
+    for agent in lost:
+        if agent >= count and mismatch(semantics, state.device, state.device.fifos[agent - count][0]):
+            channel = state.device.fifos[agent - count][0].thing
+            found.append((agent, state.device.channels[semantics.channel[channel]][0]))
+    return tuple(found)
 
 
-def _ends(operation: p.Operation, wait: p.Operation | p.Question) -> bool:
-    if isinstance(wait, p.Put):
-        return isinstance(operation, p.Get) and operation.queue == wait.queue
-    if isinstance(wait, p.Get):
-        # The wrong tag in front is somebody else's to take; the right one somebody else's to put.
-        return isinstance(operation, (p.Put, p.Get)) and operation.queue == wait.queue and operation != wait
-    if isinstance(wait, p.QueueTag):
-        return isinstance(operation, p.Put) and operation.queue == wait.queue
-    if isinstance(wait, p.Take):
-        return isinstance(operation, p.Give) and operation.pool == wait.pool
-    if isinstance(wait, p.Acquire):
-        return isinstance(operation, p.Unlock) and operation.lock == wait.lock
-    if isinstance(wait, p.FlagWait):
-        return isinstance(operation, p.FlagSet) and operation.flag == wait.flag
-    if isinstance(wait, p.CounterWait):
-        return isinstance(operation, p.CounterAdd) and operation.counter == wait.counter
-    return False
+def _sources(semantics: Semantics, state: State, agent: int, lost: set[int]) -> tuple[int, ...]:
+    """Who could end the wait; where what it enqueues would wait in a lost stream, that stream."""
+    count = len(semantics.program.threads)
+    found: dict[int, None] = {}
+    for group in groups(semantics, state, agent):
+        for helper in group:
+            via = None if helper.via is None else count + helper.via
+            found[via if via is not None and via in lost else helper.agent] = None
+    return tuple(found)

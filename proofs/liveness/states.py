@@ -28,11 +28,12 @@ Value = Any
 
 
 class Move(NamedTuple):
-    """One host step: `thread` at `node`, with the answer when it is a question."""
+    """One host step: `thread` at `node`, with the answer when it is a question. Or `item` of a stream, whose number is `thread`."""
 
     thread: int
     node: int
     answer: str | None
+    item: Any = None
 
 
 class State(NamedTuple):
@@ -44,9 +45,11 @@ class State(NamedTuple):
     indices: tuple[tuple[tuple[int, int], ...], ...]
     objects: tuple[Value, ...]
     agreed: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = ()
+    device: Any = None
+    """What waits in streams (device.py), where something can."""
 
 
-Block = Callable[[State], "int | None"]
+Block = Callable[[State], "int | str | None"]
 Run = Callable[[State], "list[tuple[str | None, State]]"]
 Change = Callable[[State], "tuple[Value, ...]"]
 
@@ -63,7 +66,7 @@ class Semantics:
         self.program = program
         self.threads = program.threads
         self._cells = {i: c for i, c in enumerate(program.objects) if isinstance(c, p.Cell)}
-        depths = [c.depth for c in self._cells.values() if c.depth is not None]
+        depths = self._depths()
         self._period = lcm(*depths) if depths else 1
         self._tracked = bool(depths)
         self._below = max((q.value for t in self.threads for q in _questions(t) if isinstance(q, p.TurnBelow)), default=0)
@@ -92,6 +95,10 @@ class Semantics:
         self._commuting: list[list[bool]] = [[False] * len(row) for row in self._visible]
         if alone:
             self._find_commuting()
+
+    def _depths(self) -> list[int]:
+        """Depths of the rings whose slots decide who can move."""
+        return [c.depth for c in self._cells.values() if c.depth is not None]
 
     def _counter_goals(self) -> dict[int, int]:
         """Counter -> the greatest constant that a wait or test compares it with; -1 when a wait compares it with a turn."""
@@ -144,8 +151,8 @@ class Semantics:
                 return [number]
         return [number for number in self._others if at[number] != p.END]
 
-    def obstacle(self, state: State, thread: int) -> int | None:
-        """The object that the thread waits for in this state; None when it can move."""
+    def obstacle(self, state: State, thread: int) -> int | str | None:
+        """The object (or an event made in a body, by its local's name) that the thread waits for; None when it can move."""
         blocked = self._blocks[thread][state.at[thread]]
         return None if blocked is None else blocked(state)
 
@@ -196,7 +203,7 @@ class Semantics:
             for what in row:
                 users.setdefault((_end(what), getattr(what, "queue", -1)), set()).add(thread)
         for thread, row in enumerate(whats):
-            if not _turn_ends(self.threads[thread]):
+            if not turn_ends(self.threads[thread]):
                 continue  # it need not pass the start of a turn
             for number, what in enumerate(row):
                 end = _end(what)
@@ -219,10 +226,10 @@ class Semantics:
         for thread, source in enumerate(self.threads):
             what = [node.operation if isinstance(node, p.Do) else node.question for node in source.nodes]
             self._visible.append([self._is_visible(one) for one in what])
-            self._blocks.append([self._block(thread, one) for one in what])
-            self._runs.append([self._run(thread, node) for node in source.nodes])
+            self._blocks.append([self._block(thread, number, one) for number, one in enumerate(what)])
+            self._runs.append([self._run(thread, number, node) for number, node in enumerate(source.nodes)])
 
-    def _block(self, thread: int, what: p.Operation | p.Question) -> Block | None:
+    def _block(self, thread: int, number: int, what: p.Operation | p.Question) -> Block | None:
         """What says which object a node waits for; None for a node that never waits."""
         if isinstance(what, (p.Put, p.Get, p.QueueTag)):
             queue, at = what.queue, self._place[what.queue]
@@ -239,12 +246,12 @@ class Semantics:
             counter, at, value, per_turn = what.counter, self._place[what.counter], what.value, what.per_turn
             return lambda s: counter if s.objects[at] < value + (s.turns[thread] if per_turn else 0) else None
         if isinstance(what, (p.Take, p.Acquire, p.FlagWait)):
-            number = what.pool if isinstance(what, p.Take) else what.lock if isinstance(what, p.Acquire) else what.flag
-            at = self._place[number]
-            return lambda s: None if s.objects[at] else number
+            oid = what.pool if isinstance(what, p.Take) else what.lock if isinstance(what, p.Acquire) else what.flag
+            at = self._place[oid]
+            return lambda s: None if s.objects[at] else oid
         return None
 
-    def _run(self, thread: int, node: p.Node) -> Run:
+    def _run(self, thread: int, number: int, node: p.Node) -> Run:
         """What a node does: the answers and the states behind them."""
         if isinstance(node, p.Do):
             change, go = self._change(thread, node.operation), self._goto(thread, node.next)
@@ -278,7 +285,7 @@ class Semantics:
 
             def go(s: State, objects: tuple[Value, ...]) -> State:
                 at = s.at
-                return State(at[:thread] + here + at[behind:], s.turns, s.indices, objects, s.agreed)
+                return State(at[:thread] + here + at[behind:], s.turns, s.indices, objects, s.agreed, s.device)
 
             return go
         turned = ends and self.threads[thread].kind == "loop"
@@ -289,7 +296,7 @@ class Semantics:
                 indices = _put(indices, thread, ())
             if turned:
                 turns = _put(turns, thread, turns[thread] + 1)
-            return self._normal(State(at[:thread] + here + at[behind:], turns, indices, objects, s.agreed))
+            return self._normal(State(at[:thread] + here + at[behind:], turns, indices, objects, s.agreed, s.device))
 
         return count
 
@@ -399,8 +406,11 @@ class Semantics:
         """The slot of a ring cell that an operand names; 0 for a single cell."""
         if not isinstance(cell, p.Slot):
             return 0
-        depth = self._cells[cell.id].depth or 1
-        index = cell.index
+        return self._index(state, thread, cell, self._cells[cell.id].depth or 1)
+
+    def _index(self, state: State, thread: int, operand: p.Slot, depth: int) -> int:
+        """The slot that an index names in a ring of that depth."""
+        index = operand.index
         if isinstance(index, p.Fixed):
             return index.slot % depth
         if isinstance(index, p.Turn):
@@ -409,7 +419,8 @@ class Semantics:
             return (int(state.objects[self._place[index.cursor]]) + index.offset) % depth
         known = dict(state.indices[thread])
         if index.local not in known:
-            raise Bounded(f"cell {self._cells[cell.id].name} is indexed by a value that came through a queue or cell")
+            name = self.program.objects[operand.id].name
+            raise Bounded(f"{type(self.program.objects[operand.id]).__name__.lower()} {name} is indexed by a value that came through a queue or cell")
         return (known[index.local] + index.offset) % depth
 
     def _answers(self, state: State, thread: int, q: p.Question) -> tuple[str, ...]:
@@ -463,7 +474,7 @@ class Semantics:
         return state._replace(agreed=tuple(entries))
 
 
-def _turn_ends(thread: p.Thread) -> bool:
+def turn_ends(thread: p.Thread) -> bool:
     """Whether no circle of nodes lies within a turn: nodes without a way out are taken away until none is left."""
     into: dict[int, list[int]] = {}
     left: dict[int, int] = {}

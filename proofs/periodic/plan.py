@@ -8,11 +8,13 @@ counted by their own occurrences (a *class*) instead of by turns.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from fencepost.model import program as p
+from fencepost.model.operations.meetings import first_meeting
 from fencepost.proofs.periodic.symbols import ONE, ZERO, Poly, Refused, Region, poly_of
 from fencepost.proofs.periodic.trace import MARK
 
@@ -60,6 +62,9 @@ Path = list[tuple[int, "str | None"]]
 def plan(program: p.Program, t: int, region: Region, answers: Mapping[Key, str] | None) -> Plan:
     """Read thread `t`. Raises `Refused`, or `NeedChoice` when `answers` leaves a choice open."""
     thread = program.threads[t]
+    meeting = first_meeting(program)
+    if meeting is not None:
+        raise Refused(f"{meeting}: what streams wait for on the device is no part of the periodic event graph yet")
     if thread.kind != "loop":
         raise Refused(f"thread {thread.name!r} runs once ({thread.kind}); only loops are periodic")
     reader = _Reader(program, t, region, answers)
@@ -71,6 +76,7 @@ class _Reader:
         self.program, self.t, self.thread, self.region, self.answers = program, t, program.threads[t], region, answers
         self.place = self._order()
         self.paths = self._paths()
+        self._merge()
         self.steady: dict[int, tuple[str, Poly]] = {}
         """Per test its answer in all later turns, and the first turn of that answer."""
 
@@ -158,6 +164,61 @@ class _Reader:
             if len(found) + len(work) > MOST_PATHS:
                 raise Refused(f"thread {self.thread.name!r} has more than {MOST_PATHS} combinations of answers in a turn")
         return found
+
+    def _merge(self) -> None:
+        """Equal operations of different ways through the turn become one, the k-th of each way with the k-th of the others.
+
+        A way stays the same list of operations. It is done only where all ways then agree on the order of what they
+        have in common; `place` becomes such an order.
+        """
+        if len(self.paths) == 1:
+            return
+        known: dict[tuple[p.Operation, int], int] = {}
+        uses: dict[int, set[int]] = {}
+        """Node -> as the how manieth of its kind it is met."""
+        for path in self.paths:
+            met: dict[p.Operation, int] = {}
+            for n, answer in path:
+                node = self.thread.nodes[n]
+                if answer is None and isinstance(node, p.Do):
+                    k = met[node.operation] = met.get(node.operation, 0) + 1
+                    known.setdefault((node.operation, k), n)
+                    uses.setdefault(n, set()).add(k)
+        apart = {one.operation for n, ks in uses.items() if len(ks) > 1 and isinstance(one := self.thread.nodes[n], p.Do)}
+        merged: list[Path] = []
+        for path in self.paths:
+            met = {}
+            merged.append([])
+            for n, answer in path:
+                node = self.thread.nodes[n]
+                if answer is None and isinstance(node, p.Do):
+                    k = met[node.operation] = met.get(node.operation, 0) + 1
+                    n = n if node.operation in apart else known[node.operation, k]
+                merged[-1].append((n, answer))
+        place = self._common_order(merged)
+        if place is not None:
+            self.paths, self.place = merged, place
+
+    def _common_order(self, paths: list[Path]) -> dict[int, int] | None:
+        """An order that every way follows, as close to that of the text as can be; None where two ways contradict."""
+        after: dict[int, set[int]] = {n: set() for path in paths for n, _ in path}
+        before = dict.fromkeys(after, 0)
+        for path in paths:
+            for (one, _), (other, _) in zip(path, path[1:], strict=False):
+                if other not in after[one]:
+                    after[one].add(other)
+                    before[other] += 1
+        ready = [(self.place[n], n) for n, count in before.items() if count == 0]
+        heapq.heapify(ready)
+        place: dict[int, int] = {}
+        while ready:
+            _, n = heapq.heappop(ready)
+            place[n] = len(place)
+            for other in after[n]:
+                before[other] -= 1
+                if before[other] == 0:
+                    heapq.heappush(ready, (self.place[other], other))
+        return place if len(place) == len(after) else None
 
     # ------------------------------------------------------------ tests of the thread's own state
 
@@ -333,6 +394,12 @@ class _Reader:
                 if all(path.get(test) == answer for path in where):
                     later_start = self.region.decide(start - op.start)
                     op.start = start if later_start else op.start
+            for path in self.paths:
+                if op.optional or path in later or n in dict(path):
+                    continue
+                others = [self.steady[m][1] for m, a in path if m in self.steady and a != self.steady[m][0]]
+                if not any(self.region.decide(op.start - start) for start in others):
+                    raise Refused(f"thread {self.thread.name!r} does something in some of its first turns only")
         return Plan(sorted(ops.values(), key=lambda op: op.place), False)
 
     def _free(self) -> Plan:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fencepost.model import effects as e
 from fencepost.model import program as p
+from fencepost.model.operations.meetings import first_meeting
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 from fencepost.proofs.smt.core import COUNTED, Env, NotEncoded, Step
 from fencepost.proofs.smt.goals import Goals
@@ -57,6 +58,9 @@ class Encoder(Goals):
 
     def unroll(self) -> None:
         """All threads, setup first."""
+        meeting = first_meeting(self.program)
+        if meeting is not None:
+            raise NotEncoded(meeting)
         threads = list(enumerate(self.program.threads))
         for t, thread in sorted(threads, key=lambda one: one[1].kind != "setup"):
             self._thread(t, thread)

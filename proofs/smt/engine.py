@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from fencepost.proofs.smt.goals import Goal
 MISSING = "the SMT engine needs Z3: pip install 'fencepost[prove]'"
 STEPS = 4
 """Turns per loop thread when nobody says how many."""
-OTHERS, OTHERS_EFFORT = 24, 2_000_000
+OTHERS, OTHERS_EFFORT = 24, 1_000_000
 """After the first hazard: how many more are looked for, each with how much effort (Z3's resource units)."""
 LEVELS = 60
 """Models of access-level hazards that are looked at before the answer is unknown."""
@@ -106,7 +107,7 @@ class Search:
         if not any(thread.kind == "loop" for thread in self.program.threads):
             steps = 1
         done = 0
-        chunk = 2
+        chunk, hard = 2, False
         while done < steps:
             chunk = min(chunk, steps)
             try:
@@ -114,17 +115,25 @@ class Search:
             except NotEncoded as error:
                 reason = f"not encoded for SMT: {error}; the default engine decides it"
                 return a.UNKNOWN, {"reason": reason, "bound": done or None}
-            solver = Solver(encoder)
+            solver = Solver(encoder, hard)
+            hard = False
             for turns in range(done + 1, chunk + 1):
                 if time.perf_counter() - self.started > 2:
                     size = f"{len(encoder.steps)} host steps, {len(encoder.goals)} goals"
                     self.progress(f"smt: {turns} of {steps} turns, {size}")
-                shown = self._turns(solver, turns)
+                try:
+                    shown = self._turns(solver, turns)
+                except Hard:
+                    hard = True
+                    break
                 if isinstance(shown, str):
                     return a.UNKNOWN, {"reason": shown, "bound": done or None}
                 if shown is not None:
                     return a.REFUTED, self._refuted(solver, turns, shown)
                 done = turns
+            if hard:  # the turns that are encoded beyond these cost more than to encode these alone
+                chunk = done + 1
+                continue
             chunk = chunk * 2 if chunk < 4 else chunk + max(3, chunk // 2)
         if encoder.rounds:
             names = ", ".join(repr(self.program.threads[t].name) for t in encoder.rounds)
@@ -169,7 +178,8 @@ class Search:
                 prompt = False
                 continue
             if status == "unknown":
-                return f"the solver gave up after {self.seconds:g} s at {turns} turns ({solver.why()})"
+                spent = "" if self.seconds is None else f" after {self.seconds:g} s"
+                return f"the solver gave up{spent} at {turns} turns ({solver.why()})"
             if status == "unsat":
                 return None
             model = solver.model()
@@ -218,58 +228,114 @@ def _pair(goal: Goal) -> tuple[Any, ...]:
     return (goal.kind, goal.blocks is None, goal.writes, goal.harmless, later, *places)
 
 
-class Solver:
-    """Z3 with the encoding's text, asked under a bound on the turns."""
+class Hard(Exception):
+    """The first try was not enough, and more turns are encoded than are asked about."""
 
-    def __init__(self, encoder: Encoder) -> None:
+
+class Solver:
+    """Z3 with the encoding's text, asked under a bound on the turns.
+
+    Difference logic decides most questions, and all without a run, soonest. Where it takes long, Z3's older simplex gets
+    a try on the same assertions: on runs of many turns it is often faster by far, on questions without a run it is not.
+    """
+
+    FIRST, SECOND = 500_000, 30_000_000
+    """Effort of the first try, and of the other solver's: a quarter of a second, one to two seconds."""
+
+    def __init__(self, encoder: Encoder, hard: bool = False) -> None:
         try:
             import z3
         except ImportError:
             raise MissingSolver(MISSING) from None
         self.encoder = encoder
+        self._hard = hard
+        """The first try of the same question was not enough."""
         self._z3: Any = z3
         lines = [*encoder.text.lines]
         for turn, literals in encoder.started.items():
             lines.append(f"(declare-const within{turn} Bool)")
             lines += [f"(assert (=> within{turn} (not {literal})))" for literal in literals]
-        self._context = z3.Context()
-        self._solver: Any = z3.SimpleSolver(ctx=self._context)
-        self._solver.set("arith.solver", 1)  # difference logic: every atom is one (text.py)
-        self._solver.from_string("\n".join(lines))
+        self._text = "\n".join(lines)
+        self._more: list[tuple[str, ...]] = []
+        """Clauses added since, as literals."""
+        self._main = self._made(1)
+        self._other: Any = None
+        self._passed = 0
+        """How many of the clauses the other solver has."""
+        self._asked = self._main
+
+    def _made(self, arithmetic: int) -> Any:
+        solver = self._z3.SimpleSolver(ctx=self._z3.Context())
+        solver.set("arith.solver", arithmetic)  # 1: difference logic: every atom is one (text.py)
+        solver.from_string(self._text)
+        return solver
+
+    def _clause(self, solver: Any, literals: tuple[str, ...]) -> None:
+        """Literals are names, or `(not NAME)`."""
+        made = []
+        for one in literals:
+            name = self._z3.Bool(one[5:-1] if one.startswith("(not ") else one, solver.ctx)
+            made.append(self._z3.Not(name) if one.startswith("(not ") else name)
+        solver.add(made[0] if len(made) == 1 else self._z3.Or(*made, solver.ctx))
+
+    def _add(self, *literals: str) -> None:
+        self._more.append(literals)
+        self._clause(self._main, literals)
 
     def at_least(self, turns: int) -> None:
         """Some thread makes its last turn: fewer turns were tried before."""
         literals = self.encoder.started.get(turns - 1, [])
         if literals:
-            bools = [self._z3.Bool(name, self._context) for name in literals]
-            self._solver.add(self._z3.Or(*bools, self._context) if len(bools) > 1 else bools[0])
+            self._add(*literals)
 
     def check(self, turns: int, seconds: float | None, effort: int = 0, prompt: bool = False) -> str:
-        """ "sat" | "unsat" | "unknown"; `effort` bounds the search in Z3's resource units (0: no bound)."""
-        self._solver.set("rlimit", effort)
-        if seconds is not None:
-            if seconds <= 0:
-                return "unknown"
-            self._solver.set("timeout", max(1, int(seconds * 1000)))
-        limit = [self._z3.Bool(f"within{turns}", self._context)] if turns in self.encoder.started else []
+        """ "sat" | "unsat" | "unknown"; `effort` bounds the search in Z3's resource units (0: no bound). Raises `Hard`."""
+        deadline = None if seconds is None else time.perf_counter() + seconds
+        limit = [f"within{turns}"] if turns in self.encoder.started else []
         if prompt:
-            limit.append(self._z3.Bool(PROMPT, self._context))
-        return str(self._solver.check(*limit))
+            limit.append(PROMPT)
+        if effort:
+            return self._check(self._main, limit, deadline, effort)
+        status = "unknown" if self._hard else self._check(self._main, limit, deadline, self.FIRST)
+        self._hard = False
+        if status == "unknown" and self.encoder.bound > turns:
+            raise Hard
+        if status == "unknown":
+            if self._other is None:
+                self._other = self._made(2)
+            for literals in self._more[self._passed :]:
+                self._clause(self._other, literals)
+            self._passed = len(self._more)
+            status = self._check(self._other, limit, deadline, self.SECOND)
+        return status if status != "unknown" else self._check(self._main, limit, deadline, 0)
+
+    def _check(self, solver: Any, limit: list[str], deadline: float | None, effort: int) -> str:
+        self._asked = solver
+        solver.set("rlimit", effort)
+        if deadline is not None:
+            left = deadline - time.perf_counter()
+            if left <= 0:
+                return "unknown"
+            solver.set("timeout", max(1, int(left * 1000)))
+        return str(solver.check(*(self._z3.Bool(name, solver.ctx) for name in limit)))
 
     def why(self) -> str:
         """Why the solver gave up."""
-        return str(self._solver.reason_unknown())
+        return str(self._asked.reason_unknown())
 
     def model(self) -> dict[str, Any]:
-        """Values of all variables."""
-        model = self._solver.model()
-        values: dict[str, Any] = {}
-        for declared in model.decls():
-            value = model[declared]
-            values[declared.name()] = self._z3.is_true(value) if self._z3.is_bool(value) else value.as_long()
-        return values
+        """Values of all variables. Read from the model's text: asking for each by Z3's interface takes ten times as long."""
+        found = _DEFINED.findall(self._asked.model().sexpr())
+        return {name: value == "true" if sort == "Bool" else _integer(value) for name, sort, value in found}
 
     def exclude(self, goals: list[Goal]) -> None:
         """These goals are not asked for again."""
         for goal in goals:
-            self._solver.add(self._z3.Not(self._z3.Bool(goal.name, self._context)))
+            self._add(f"(not {goal.name})")
+
+
+_DEFINED = re.compile(r"\(define-fun (\S+) \(\) (Bool|Int)\s+(true|false|\d+|\(- \d+\))\)")
+
+
+def _integer(text: str) -> int:
+    return -int(text[3:-1]) if text.startswith("(") else int(text)

@@ -11,6 +11,10 @@ LONGEST = 220
 """Characters of a break-even that a table still shows; `fencepost cost` has the whole of it."""
 
 
+MOST_OPERATIONS = 60
+"""Operations that take time up to which break-evens are looked for: the number of cycles grows with them."""
+
+
 class BreakEven:
     """Break-even of the waits of one program, under the first way to fix its choices that is periodic.
 
@@ -36,7 +40,11 @@ class BreakEven:
                 if isinstance(graph, str):
                     self.why = self.why or graph
                     continue
-                self.cost = _cost(CostGraph(graph, {}), answers)
+                timed = CostGraph(graph, {})
+                if len(timed.names) > MOST_OPERATIONS:
+                    self.why = f"more than {MOST_OPERATIONS} operations take time; the cycles through them are too many to tell"
+                    break
+                self.cost = _cost(timed, answers)
                 break
         except Refused as refused:
             self.why = str(refused)

@@ -17,12 +17,12 @@ from fencepost.model import program as p
 from fencepost.model.platform import Environment, Platform
 from fencepost.model.platform import environment as environment_named
 from fencepost.model.platform import platform as platform_named
-from fencepost.proofs.check import check
+from fencepost.proofs.check import Checker
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.search import Budget
 from fencepost.proofs.judge import Judged
 from fencepost.proofs.waits.catalogue import BOUND, COPY, HOST, LOCK, STREAM, Sync, synchronisations
-from fencepost.proofs.waits.decide import Oracle, Verdict
+from fencepost.proofs.waits.decide import TIME_ENDED, Oracle, Pairs, Verdict
 from fencepost.proofs.waits.handles import Node
 from fencepost.proofs.waits.static import Missed, Text, idle, missed, unwaited
 from fencepost.proofs.waits.sufficient import Family, joined, minimal, minimal_sufficient
@@ -34,16 +34,33 @@ NEEDED, REDUNDANT, CONDITIONAL, USELESS, OPEN = "needed", "redundant", "conditio
 MOST_SETS = 6
 """Minimal sets that are proved on the whole design, the smallest first."""
 
+MOST_OPEN = 40
+"""Undecided locations up to which it is told which synchronisations may matter to them."""
+
+FOR_SETS = 0.8
+"""Part of the time given after which no further location is begun: the rest is for proofs and side questions."""
+
 
 Mapper = Callable[..., Iterable[Any]]
 """`map`, or a `map` that works in several processes."""
 
 
-class CostModel(Protocol):
-    """What a wait costs, from whoever knows durations (proofs/periodic)."""
+class Costs(Protocol):
+    """What the synchronisations of a program cost, from whoever knows durations: `texts` by number, `why` there is no
+    break-even, `of` which steps there is one."""
 
-    def break_even(self, program: p.Program, without: p.Program, sync: Sync) -> str | None:
-        """When the wait is free and what it costs otherwise, in one sentence; None when that is not known."""
+    @property
+    def texts(self) -> dict[int, str]: ...
+
+    @property
+    def why(self) -> str: ...
+
+    @property
+    def of(self) -> str: ...
+
+
+CostModel = Callable[[p.Program, Platform, tuple[Sync, ...], float], Costs]
+"""A function of a module, so that another process can call it; the last argument is how many seconds it may take."""
 
 
 _ORDER = (HOST, STREAM, COPY, BOUND, LOCK)
@@ -94,6 +111,10 @@ class Waits(msgspec.Struct, frozen=True):
     seconds: float
     cost_open: str = ""
     """Why no wait has a break-even, from whoever was asked for it."""
+    cost_of: str = ""
+    """The steps that the break-evens are about, where not all are."""
+    cut: tuple[str, ...] = ()
+    """What was left out because the time given ended."""
 
 
 def waits(
@@ -120,67 +141,132 @@ def waits(
     deadline = time.monotonic() + seconds
     oracle = Oracle(program, syncs, plat, env, deadline, progress)
     text = Text(program, plat, oracle.handles)
+    _at_work[:] = [oracle, text]
     bad: list[Judged] = []
-    open_: list[str] = []
+    open_: dict[Location, str] = {}
     families: dict[Location, Family] = {}
-    tasks = [(program, tuple(syncs), plat, env, deadline, location) for location in oracle.locations]
-    for location, (family, known, count) in zip(oracle.locations, mapper(_family, tasks), strict=True):
-        oracle.learn(location, known, count)
-        base = oracle.verdict(location, ())
+    until = deadline - (1 - FOR_SETS) * seconds
+    # What takes longest is begun first: a block is whatever the allocator handed out, a ring is rotated.
+    ordered = sorted(oracle.locations, key=lambda at: (at.kind == "memory", at.kind == "memory" and not _ring(program, at)))
+    first: list[Question] = [("family", 0, location) for location in ordered]
+    if cost is not None:
+        first.insert(1, ("cost", 0, cost))
+    answers = list(mapper(_asked, [(program, tuple(syncs), plat, env, until, *question) for question in first]))
+    costs: Costs | None = answers.pop(first.index(("cost", 0, cost))) if cost is not None else None
+    for location, (family, known, _) in zip(ordered, answers, strict=True):
+        oracle.learn(location, known)
+        base = known.get(frozenset(), Verdict(None, why=TIME_ENDED))
         if base.safe is False:
             bad += base.hazards
         elif base.safe is None or family is None:
-            open_.append(f"{location.label(program)}: {base.why}")
+            open_[location] = base.why
         else:
             families[location] = family
+    oracle.deadline, oracle.asked = deadline, sum(count for _, _, count in answers)
+    families = {at: families[at] for at in oracle.locations if at in families}
     whole = joined(list(families.values()))
-    sorter = _Sorter(oracle, text, families, whole, details, cost, {j.hazard.object for j in bad}, mapper)
-    findings = tuple(sorter.finding(k) for k in range(len(syncs)))
+    sorter = _Sorter(oracle, text, families, whole, costs, {j.hazard.object for j in bad}, list(open_))
     sets = tuple(tuple(sorted(one)) for one in whole.sets)
-    proofs: list[a.Answer] = []
+    wanted: list[Question] = []
     if not bad and not open_:
-        everything = frozenset(range(len(syncs)))
-        asked = [
-            (oracle.edited(everything - frozenset(kept)), environment, platform, never, deadline)
-            for kept in sets[:MOST_SETS]
-        ]
-        proofs += mapper(_proof, asked)
+        wanted += [("proof", 0, (kept, never)) for kept in sets[:MOST_SETS]]
+    number = len(wanted)
+    wanted += sorter.questions() if details else []
+    task = (program, tuple(syncs), plat, env, deadline)
+    results = list(mapper(_asked, [(*task, *question) for question in wanted]))
+    sorter.learn(wanted[number:], results[number:])
+    findings = tuple(sorter.finding(k) for k in range(len(syncs)))
+    cut = ["what is wider than needed, and what redundant waits order"] if None in results[number:] else []
+    forced = all(finding.kind in (NEEDED, USELESS) for finding in findings) and len(sets) == 1
     return Waits(
-        program, tuple(syncs), findings, sets, whole.complete and not whole.unsure, tuple(proofs),
-        tuple(unwaited(text)), tuple(dict.fromkeys(j.hazard for j in bad)), tuple(open_), oracle.asked, time.perf_counter() - begin,
+        program, tuple(syncs), findings, sets, forced or (whole.complete and not whole.unsure), tuple(results[:number]),
+        tuple(unwaited(text)), tuple(dict.fromkeys(j.hazard for j in bad)),
+        tuple(f"{at.label(program)}: {why}" for at, why in open_.items()), oracle.asked, time.perf_counter() - begin,
+        "" if costs is None else costs.why, "" if costs is None else costs.of, tuple(cut),
     )  # fmt: skip
 
 
 Task = tuple[p.Program, tuple[Sync, ...], Platform, Environment, float]
 """What another process needs to ask the same oracle: program, synchronisations, platform, environment, deadline."""
 
+Question = tuple[str, int, Any]
+"""("family", 0, location), ("cost", 0, model), ("proof", 0, (kept, never)), ("weaker", synchronisation, (locations, pairs))
+or ("pairs", 0, (location, alone, against))."""
 
-def _family(task: tuple[Any, ...]) -> tuple[Family | None, dict[frozenset[int], Verdict], int]:
+_at_work: list[Any] = []
+"""The last oracle of this process, and what the text says: questions about one program come one after the other."""
+
+
+def _same(task: tuple[Any, ...]) -> tuple[Oracle, Text]:
+    """The oracle of the task and its text, as they are where this process has them already."""
+    program, syncs, platform, environment, deadline = task[:5]
+    if _at_work:
+        oracle, text = _at_work
+        mine = (oracle.program, oracle.program.places, tuple(oracle.syncs), oracle.platform, oracle.environment)
+        if oracle.program is program or mine == (program, program.places, syncs, platform, environment):
+            oracle.deadline = deadline
+            return oracle, text
+    oracle = Oracle(program, list(syncs), platform, environment, deadline)
+    _at_work[:] = [oracle, Text(program, platform, oracle.handles)]
+    return oracle, _at_work[1]
+
+
+def _ring(program: p.Program, location: Location) -> bool:
+    return location.id is not None and bool(getattr(program.objects[location.id], "depth", None))
+
+
+def _family(oracle: Oracle, location: Location) -> tuple[Family | None, dict[frozenset[int], Verdict], int]:
     """The minimal sufficient sets of one location, None when it is not safe as it is, and the verdicts met on the way."""
-    *rest, location = task
-    oracle = Oracle(rest[0], list(rest[1]), *rest[2:])
+    asked = oracle.asked
     family = None
-    if oracle.verdict(location, (), first=False).safe is True:
-        family = minimal_sufficient(
-            sorted(oracle.relevant(location)), lambda gone: oracle.verdict(location, gone).safe
-        )
-    return family, oracle.known(location), oracle.asked
+    if oracle.left() > 0:
+        enough = oracle.core(location)
+        if oracle.verdict(location, (), first=False).safe is True:
+            relevant = sorted(oracle.relevant(location))
+            family = minimal_sufficient(relevant, lambda gone: oracle.verdict(location, gone).safe, enough)
+    return family, oracle.known(location), oracle.asked - asked
 
 
-def _proof(task: tuple[Any, ...]) -> a.Answer:
-    """The answer about a whole program."""
-    program, environment, platform, never, deadline = task
-    budget = Budget(seconds=max(0.1, deadline - time.monotonic()))
-    return check(program, environment=environment, platform=platform, never=never, budget=budget, explain=False)
+def _asked(task: tuple[Any, ...]) -> Any:
+    """The answer to one question; None where no time is left for a side question."""
+    oracle, text = _same(task)
+    what, k, where = task[5:]
+    if what == "family":
+        return _family(oracle, where)
+    if what == "cost":
+        return where(oracle.program, oracle.platform, tuple(oracle.syncs), oracle.left())
+    if what == "proof":
+        return _proof(oracle, *where)
+    if oracle.left() <= 0:
+        return None
+    if what == "weaker":
+        return tuple(weaker(oracle, text, k, *where))
+    return _pairs(oracle, *where)
 
 
-def _side(task: tuple[Any, ...]) -> Any:
-    """One side question: the pairs of a location without some edges, or what is weaker than a needed wait."""
-    *rest, what, k, where = task
-    oracle = Oracle(rest[0], list(rest[1]), *rest[2:])
-    if what == "pairs":
-        return oracle.pairs(where, oracle.relevant(where) - {k})
-    return tuple(weaker(oracle, Text(oracle.program, oracle.platform, oracle.handles), k, where))
+def _proof(oracle: Oracle, kept: tuple[int, ...], never: tuple[str, ...]) -> a.Answer:
+    """The answer about the whole program with these synchronisations alone. Liveness is no question of edges."""
+    gone = frozenset(range(len(oracle.syncs))) - frozenset(kept)
+    budget = Budget(seconds=max(0.1, oracle.left()))
+    program = oracle.edited(gone)
+    setting = oracle.setting(gone)
+    return Checker(program, oracle.platform, oracle.environment, budget, False, never, False, setting=setting).answer()
+
+
+def _pairs(
+    oracle: Oracle, location: Location, alone: tuple[int, ...], against: tuple[int, ...]
+) -> dict[int, Pairs | None]:
+    """The pairs of a location without any synchronisation, and with one of them alone; of `against` where that tells."""
+    relevant = oracle.relevant(location)
+    every = oracle.pairs(location, relevant)
+    found: dict[int, Pairs | None] = {_NOBODY: every}
+    if every:
+        for k in alone:
+            found[k] = oracle.pairs(location, relevant - {k})
+        if any(one is not None and every - one for one in (found[k] for k in alone)):
+            for k in against:
+                found[k] = oracle.pairs(location, relevant - {k})
+    return found
 
 
 def _instead(k: int, family: Family, needed: frozenset[int]) -> Family:
@@ -196,14 +282,13 @@ class _Sorter:
     """From families of minimal sets to findings."""
 
     def __init__(
-        self, oracle: Oracle, text: Text, families: dict[Location, Family], whole: Family, details: bool,
-        cost: CostModel | None, bad: set[str], mapper: Mapper,
+        self, oracle: Oracle, text: Text, families: dict[Location, Family], whole: Family, costs: Costs | None,
+        bad: set[str], open_: list[Location],
     ) -> None:  # fmt: skip
         self.oracle = oracle
         self.text = text
         self.families = families
-        self.details = details
-        self.cost = cost
+        self.costs = costs
         self.bad = bad
         count = range(len(oracle.syncs))
         none: frozenset[int] = frozenset()
@@ -211,55 +296,85 @@ class _Sorter:
         self.needed = frozenset.intersection(*whole.sets) if whole.sets else none
         self.unsure = none.union(*(oracle.relevant(at) for at, family in families.items() if family.unsure))
         self.unsure |= frozenset(count) if not whole.complete else none
+        self.open = frozenset(count) if len(open_) > MOST_OPEN else none.union(*(oracle.relevant(at) for at in open_))
+        """Those that an undecided location may need."""
         self.idle = {k: idle(text, oracle.syncs[k], oracle) for k in count}
-        self.broken = {
-            k: [at for at in families if k in oracle.relevant(at) and oracle.verdict(at, (k,)).safe is False]
-            for k in sorted(self.needed)
-        }
-        self._pairs: dict[tuple[Location, int], frozenset[tuple[str, Node, Node]]] = {}
+        self.broken: dict[int, list[Location]] = {k: [] for k in sorted(self.needed)}
+        for at, family in families.items():
+            for k in frozenset.intersection(*family.sets) & self.needed:
+                if oracle.verdict(at, (k,)).safe is False:
+                    self.broken[k].append(at)
+        self.missed = {k: missed(text, oracle.syncs[k]) for k in count}
+        self._bare: set[frozenset[Node]] = set()
+        """Pairs that are hazards without any synchronisation."""
+        self._pairs: dict[tuple[Location, int], Pairs | None] = {}
         self._weaker: dict[int, tuple[Weaker, ...]] = {}
-        if details:
-            self._ask_aside(mapper)
+        self.asked_aside = False
 
-    def _ask_aside(self, mapper: Mapper) -> None:
+    def questions(self) -> list[Question]:
         """Which pairs each wait orders alone, where that tells something, and what is weaker than the needed ones."""
         oracle, syncs = self.oracle, self.oracle.syncs
+        self.asked_aside = True
+        found: list[Question] = []
+        for k, at in self.broken.items():
+            judged = [oracle.verdict(one, (k,)).hazards[0] for one in at]
+            pairs = tuple((j.found.first, j.found.second) for j in judged if j.found.first is not None)
+            found.append(("weaker", k, (tuple(at), pairs)))
         alone = [k for k, sync in enumerate(syncs) if sync.kind in _ORDER and k not in self.needed and not self.idle[k]]
-        against = [k for k in sorted(self.union) if syncs[k].kind in _ORDER] if alone else []
-        asked: list[tuple[str, int, Any]] = []
-        for at in self.families:
-            here = [k for k in dict.fromkeys([*alone, *against]) if k in oracle.relevant(at)]
-            if any(k in alone for k in here):
-                asked += [("pairs", k, at) for k in (_NOBODY, *here)]
-        asked += [("weaker", k, tuple(at)) for k, at in self.broken.items()]
-        assert oracle.deadline is not None
-        task = (oracle.program, tuple(syncs), oracle.platform, oracle.environment, oracle.deadline)
-        for (what, k, where), result in zip(asked, mapper(_side, [(*task, *one) for one in asked]), strict=True):
-            if what == "pairs":
-                self._pairs[where, k] = result
-            else:
-                self._weaker[k] = result
+        against = [k for k in sorted(self.union) if syncs[k].kind in _ORDER]
+        names = {m.object for lost in self.missed.values() for m in lost}
+        for location in self.families if alone or names else ():
+            relevant = oracle.relevant(location)
+            mine = tuple(k for k in alone if k in relevant)
+            meant = location.kind != "memory" or oracle.program.objects[location.id or 0].name in names
+            if mine or (relevant and names and meant):
+                others = tuple(k for k in against if k in relevant and k not in mine)
+                found.append(("pairs", 0, (location, mine, others)))
+        return found
+
+    def learn(self, asked: list[Question], results: list[Any]) -> None:
+        """Enter the answers to `questions`."""
+        for (what, k, where), result in zip(asked, results, strict=True):
+            if what == "weaker":
+                self._weaker[k] = result or ()
+            elif result is not None:
+                self._pairs.update({(where[0], one): pairs for one, pairs in result.items()})
+                self._bare |= {frozenset((a, b)) for _, a, b in result[_NOBODY] or ()}
 
     def finding(self, k: int) -> Finding:
         """All about synchronisation `k`."""
         oracle = self.oracle
-        lost = tuple(m for m in missed(self.text, oracle.syncs[k]) if m.object in self.bad)
+        lost = tuple(m for m in self.missed[k] if m.object in self.bad)
         reason = self.idle[k]
         if reason is not None and k not in self.union:
             return Finding(k, USELESS, why=reason)
         if self.broken.get(k):
             return self._needed(k, lost)
         alone = self._protects(k)
+        mine = {frozenset((a, b)) for _, a, b in alone}
+        lost = tuple(
+            m for m in self.missed[k] if m in lost or frozenset((m.access, m.other)) in self._bare - mine
+        )
+        if k in self.open:
+            return Finding(k, OPEN, why="an object that it may protect is open", missed=lost, protects=alone)
         cut = any(not family.complete and k in oracle.relevant(at) for at, family in self.families.items())
         if (k in self.union and k not in self.needed) or (cut and self._surely_spare(k)):
             return self._conditional(k, alone, lost)
         if k in self.needed or (k in self.unsure and not self._surely_spare(k)):
-            return Finding(k, OPEN, why="not decided within the limits", missed=lost, protects=alone)
+            return Finding(k, OPEN, why=self._doubt(k), missed=lost, protects=alone)
         kept = sorted(self.union)
         covered = tuple(j for j in kept if alone and set(alone) <= set(self._protects(j)))
-        nothing = self.details and oracle.syncs[k].kind in _ORDER and not alone
+        nothing = self._orders_nothing(k)
         why = "orders no conflicting accesses by itself" if nothing else ""
         return Finding(k, REDUNDANT, protects=alone, covered_by=covered, why=why, missed=lost, cost=self._cost(k))
+
+    def _doubt(self, k: int) -> str:
+        """Why `k` was not decided: the first answer without it that is open."""
+        for at in self.families:
+            for gone, verdict in self.oracle.known(at).items():
+                if k in gone and verdict.safe is None:
+                    return f"without {'it' if len(gone) == 1 else 'it and others'}, {at.label(self.oracle.program)}: {verdict.why}"
+        return "too many sets to look at"
 
     def _surely_spare(self, k: int) -> bool:
         """Whether taking `k` alone away is decided to be safe at every location."""
@@ -269,10 +384,7 @@ class _Sorter:
         )
 
     def _cost(self, k: int) -> str | None:
-        if self.cost is None:
-            return None
-        program = self.oracle.program
-        return self.cost.break_even(program, self.oracle.edited(frozenset((k,))), self.oracle.syncs[k])
+        return None if self.costs is None else self.costs.texts.get(k)
 
     def _needed(self, k: int, lost: tuple[Missed, ...]) -> Finding:
         judged = [self.oracle.verdict(at, (k,)).hazards[0] for at in self.broken[k]]
@@ -309,7 +421,18 @@ class _Sorter:
         """Pairs that are hazards without any synchronisation and none with `k` alone."""
         found: set[tuple[str, Node, Node]] = set()
         for location in self.families:
-            with_it = self._pairs.get((location, k))
-            if with_it is not None:
-                found |= self._pairs[location, _NOBODY] - with_it
+            every, with_it = self._pairs.get((location, _NOBODY)), self._pairs.get((location, k))
+            if every is not None and with_it is not None:
+                found |= every - with_it
         return tuple(sorted(found))
+
+    def _orders_nothing(self, k: int) -> bool:
+        """Whether it is decided that `k` alone orders no pair at any location."""
+        if self.oracle.syncs[k].kind not in _ORDER or not self.asked_aside:
+            return False
+        for location in self.families:
+            if k in self.oracle.relevant(location):
+                every = self._pairs.get((location, _NOBODY))
+                if every is None or (every and self._pairs.get((location, k)) != every):
+                    return False
+        return True

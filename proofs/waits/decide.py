@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 from fencepost.model import program as p
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 from fencepost.proofs.check import Checker
-from fencepost.proofs.explore.compile import Unsupported
+from fencepost.proofs.explore.compile import DoNode, Unsupported
 from fencepost.proofs.explore.locations import Location, locations
+from fencepost.proofs.explore.memory import DROPS, FORKS
 from fencepost.proofs.explore.search import Budget, OutOfBudget, Search
 from fencepost.proofs.explore.serial import sole_agent
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.slicing import dropped
+from fencepost.proofs.explore.state import BIT, State
 from fencepost.proofs.judge import Judged
-from fencepost.proofs.waits.catalogue import COPY, HOLD, USE, Sync, operation, without
+from fencepost.proofs.waits.catalogue import BOUND, COPY, HOLD, HOST, STREAM, USE, Sync, operation, without
 from fencepost.proofs.waits.handles import Handles, Node, Origin
 
 STATES, SECONDS = 60_000, 20.0
@@ -37,14 +41,15 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def judge_location(
     program: p.Program, location: Location, platform: Platform, environment: Environment, seconds: float = SECONDS,
-    first: bool = True,
+    first: bool = True, setting: Setting | None = None,
 ) -> Verdict:  # fmt: skip
     """Decide one location of one program, by the rules of `check`.
 
     `first`: end at the first hazard that refutes. The search goes by fewest steps, so that it is a shortest one.
+    `setting`: that of the program, where it is there already.
     """
     budget = Budget(STATES, max(0.05, seconds), first=first)
-    checker = Checker(program, platform, environment, budget, False, (), False)
+    checker = Checker(program, platform, environment, budget, False, (), False, setting=setting)
     if sole_agent(checker.setting, location) is not None:
         return Verdict(True)
     try:
@@ -57,8 +62,59 @@ def judge_location(
         return Verdict(False, tuple(refuting))
     if first and (checker.judged or checker.unsure):
         # What was found first changes no value, or could not be reproduced; what comes behind it decides.
-        return judge_location(program, location, platform, environment, seconds, first=False)
+        return judge_location(program, location, platform, environment, seconds, False, checker.setting)
     return Verdict(None, why=checker.unsure[0]) if checker.unsure else Verdict(True)
+
+
+TIME_ENDED = "the time given ended"
+
+MOST_SETTINGS = 40
+"""Edited programs that an oracle keeps prepared."""
+
+FEW_GONE = 2
+"""Waits without which a program is explored in the slices of the whole one; without more of them its own are smaller."""
+
+Pairs = frozenset[tuple[str, Node, Node]]
+"""(location, first access, second access)."""
+
+
+def _watched(
+    search: Search, effect: Callable[[State], Any], kind: str, at: Node, number: int, used: set[int]
+) -> Callable[[State], Any]:
+    """The effect of a synchronisation, which enters its number in `used` when its edge tells anybody anything new."""
+    if getattr(effect, FORKS, False) or getattr(effect, DROPS, None) is not None:
+        return effect  # of a copy: its accesses
+    t = at[0]
+    op = operation(search.program, at)
+    if kind == BOUND:
+        assert isinstance(op, p.Put)
+        queue = search.layout.queue[op.queue]
+
+        def put(s: State) -> Any:
+            if s.queues[queue][1][0] & BIT and not s.tb[t]:
+                used.add(number)
+            return effect(s)
+
+        return put
+    if kind == STREAM:
+
+        def order(s: State) -> Any:
+            before = s.streams[:]
+            result = effect(s)
+            if s.streams != before:
+                used.add(number)
+            return result
+
+        return order
+
+    def wait(s: State) -> Any:
+        before = s.tb[t]
+        result = effect(s)
+        if s.tb[t] != before:
+            used.add(number)
+        return result
+
+    return wait
 
 
 class Oracle:
@@ -80,11 +136,10 @@ class Oracle:
         self.asked = 0
         self.begun = time.monotonic()
         self._programs: dict[frozenset[int], p.Program] = {frozenset(): program}
-        self._known: dict[tuple[Location, frozenset[int]], Verdict] = {}
+        self._known: dict[Location, dict[frozenset[int], Verdict]] = {}
         self._relevant: dict[Location, frozenset[int]] = {}
-        self._settings = [
-            Setting(one, platform, environment) for one in (program, self.edited(frozenset(range(len(syncs)))))
-        ]
+        self._settings: dict[frozenset[int], Setting] = {}
+        self._extremes = (frozenset[int](), frozenset(range(len(syncs))))
 
     def edited(self, gone: frozenset[int]) -> p.Program:
         """The program without the edges of these synchronisations (numbers in `syncs`)."""
@@ -93,13 +148,42 @@ class Oracle:
             program = self._programs[gone] = without(self.program, [self.syncs[k] for k in sorted(gone)], self.platform)
         return program
 
+    def setting(self, gone: frozenset[int]) -> Setting:
+        """The setting of the program without these edges; the last ones asked for are kept."""
+        found = self._settings.pop(gone, None)
+        if found is None:
+            found = self._like_whole(gone) or Setting(self.edited(gone), self.platform, self.environment)
+        self._settings[gone] = found
+        while len(self._settings) > MOST_SETTINGS:
+            oldest = next(one for one in self._settings if one not in self._extremes)
+            del self._settings[oldest]
+            self._programs.pop(oldest, None)
+        return found
+
+    def _like_whole(self, gone: frozenset[int]) -> Setting | None:
+        """The setting without a few waits, in the numbering and slices of the whole program: that costs nothing.
+
+        Without an edge fewer operations may matter, never more (see `Setting.without`).
+        """
+        whole = self._settings.get(frozenset())
+        if not 0 < len(gone) <= FEW_GONE or whole is None or whole.meetings is not None:
+            return None
+        if not all(self.syncs[k].kind in (HOST, STREAM) for k in gone):
+            return None
+        other = copy.copy(whole)
+        other.program = self.edited(gone)
+        other.lowered = {**whole.lowered, **{at: () for k in gone for at in self.syncs[k].nodes}}
+        other._forms = None
+        return other
+
     def relevant(self, location: Location) -> frozenset[int]:
         """The synchronisations that can change what an exploration of the location sees; the others never matter there."""
         known = self._relevant.get(location)
-        if known is None and sole_agent(self._settings[0], location) is not None:
+        if known is None and sole_agent(self.setting(frozenset()), location) is not None:
+            self._enter(location, frozenset(), Verdict(True))
             known = self._relevant[location] = frozenset()
         if known is None:
-            passed = [dropped(setting, location) for setting in self._settings]
+            passed = [dropped(self.setting(gone), location) for gone in self._extremes]
             known = self._relevant[location] = frozenset(
                 k for k, sync in enumerate(self.syncs) if self._matters(sync, location, passed)
             )
@@ -137,39 +221,81 @@ class Oracle:
 
     def known(self, location: Location) -> dict[frozenset[int], Verdict]:
         """The verdicts of one location that were asked for, by the synchronisations that were gone."""
-        return {gone: verdict for (at, gone), verdict in self._known.items() if at == location}
+        return self._known.get(location, {})
 
-    def learn(self, location: Location, known: dict[frozenset[int], Verdict], asked: int) -> None:
+    def learn(self, location: Location, known: dict[frozenset[int], Verdict]) -> None:
         """Take over what another oracle about the same program found."""
-        self._known.update({(location, gone): verdict for gone, verdict in known.items()})
-        self.asked += asked
+        self._known.setdefault(location, {}).update(known)
 
     def verdict(self, location: Location, gone: Iterable[int], first: bool = True) -> Verdict:
         """The location's verdict without the edges of `gone`; with `first` one hazard is enough."""
         effective = self.relevant(location) & frozenset(gone)
-        known = self._known.get((location, effective))
+        known = self.known(location).get(effective)
         if known is None:
-            left = SECONDS if self.deadline is None else self.deadline - time.monotonic()
+            if effective and any(one.safe and effective <= gone for gone, one in self.known(location).items()):
+                return Verdict(True)  # with more edges it is not less safe
+            left = self.left()
             if left <= 0:
-                return Verdict(None, why="the time given ended")
+                return Verdict(None, why=TIME_ENDED)
             if self.progress is not None and time.monotonic() - self.begun > 2:
                 self.progress(f"{location.label(self.program)}: {self.asked} edits decided")
             self.asked += 1
             known = judge_location(
-                self.edited(effective), location, self.platform, self.environment, min(left, SECONDS), first
-            )
-            self._known[location, effective] = known
+                self.edited(effective), location, self.platform, self.environment, min(left, SECONDS), first,
+                self.setting(effective),
+            )  # fmt: skip
+            self._enter(location, effective, known)
         return known
 
-    def pairs(self, location: Location, gone: Iterable[int]) -> frozenset[tuple[str, Node, Node]]:
-        """(location, first access, second access) of all hazards that a search finds there; empty when it does not end."""
-        setting = Setting(self.edited(self.relevant(location) & frozenset(gone)), self.platform, self.environment)
-        left = SECONDS if self.deadline is None else self.deadline - time.monotonic()
-        search = Search(setting, location)
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return SECONDS if self.deadline is None else self.deadline - time.monotonic()
+
+    def _enter(self, location: Location, gone: frozenset[int], verdict: Verdict) -> None:
+        self._known.setdefault(location, {})[gone] = verdict
+
+    def core(self, location: Location) -> frozenset[int] | None:
+        """The synchronisations that told an exploration of the location anything new; None where that is not known.
+
+        Without all others the exploration goes the same way. The location's verdict as it is becomes known on the way,
+        if it is safe.
+        """
+        setting = self.setting(frozenset())
+        relevant = self.relevant(location)
+        if setting.queries or setting.meetings is not None or not relevant or self.left() <= 0:
+            return None  # what a synchronisation of pending work does shows only when that goes on
+        search = Search(setting, location, proof=True)
+        used: set[int] = set()
+        for k in relevant:
+            sync = self.syncs[k]
+            if sync.kind not in (HOST, STREAM, COPY, BOUND) or (sync.kind == COPY and location.kind == "block"):
+                used.add(k)  # what it changes is no bit alone
+                continue
+            for t, i in sync.nodes:
+                node = search.code[t][i]
+                if isinstance(node, DoNode):
+                    effects = tuple(_watched(search, effect, sync.kind, (t, i), k, used) for effect in node.effects)
+                    search.code[t][i] = msgspec.structs.replace(node, effects=effects)
+        self.asked += 1
+        try:
+            reach = search.run(Budget(STATES, min(self.left(), SECONDS)))
+        except (OutOfBudget, Unsupported):
+            return None
+        if reach.hazards:
+            return None
+        self._enter(location, frozenset(), Verdict(True))
+        return frozenset(used)
+
+    def pairs(self, location: Location, gone: Iterable[int]) -> Pairs | None:
+        """(location, first access, second access) of all hazards that a search finds there; None when it does not end."""
+        left = self.left()
+        if left <= 0:
+            return None
+        search = Search(self.setting(self.relevant(location) & frozenset(gone)), location)
         try:
             reach = search.run(Budget(ALONE, min(2.0, max(0.05, left))))
         except (OutOfBudget, Unsupported):
-            return frozenset()
+            return None
         label = location.label(self.program)
         return frozenset(
             (label, found.first, found.second)

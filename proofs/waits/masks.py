@@ -93,7 +93,7 @@ def _devices(program: p.Program, thread: p.Thread) -> Iterator[tuple[int, str]]:
             if isinstance(effect, Enqueue) and not isinstance(effect.stream, p.Local):
                 stream = program.objects[effect.stream.id]
                 assert isinstance(stream, p.Stream)
-                if stream.gpu >= 0:  # no device synchronisation reaches an agent
+                if not stream.is_agent:  # no device synchronisation reaches an agent
                     yield stream.gpu, stream.process
 
 

@@ -20,6 +20,8 @@ from fencepost.proofs.explain import place
 from fencepost.proofs.explore.locations import Location, locations
 from fencepost.proofs.explore.search import Budget
 from fencepost.proofs.judge import Judged
+from fencepost.proofs.liveness import search as liveness
+from fencepost.proofs.liveness.report import hangs
 from fencepost.proofs.waits.catalogue import Sync, operation, synchronisations, without
 from fencepost.proofs.waits.changes import Offers
 from fencepost.proofs.waits.classify import Mapper
@@ -119,13 +121,17 @@ def _preferring(task: tuple[Any, ...]) -> tuple[Repair | None, int]:
     if left <= 0:
         return None, builder.tried
 
+    hanging = {hang.partition(" - ")[0] for hang in hangs(program, liveness.search(program))}
+
     def proved(candidate: p.Program) -> a.Answer | None:
+        """The answer, where the candidate has neither a hazard nor a hang that the design has not."""
         builder.tried += 1
         answer = check(
             candidate, environment=environment_name, platform=platform_name, never=never,
             budget=Budget(seconds=max(0.1, deadline - time.monotonic())), explain=False,
         )  # fmt: skip
-        return answer if answer.verdict in (a.PROVED, a.MASKED) else None
+        worse = {stop.partition(" - ")[0] for stop in answer.stops} - hanging
+        return answer if answer.verdict in (a.PROVED, a.MASKED) and not worse else None
 
     answer = proved(made)
     if answer is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 from fencepost.model import effects as e
 from fencepost.model import program as p
@@ -11,7 +9,7 @@ from fencepost.model.operations import Context, lower
 from fencepost.model.platform import PLATFORMS, Platform
 from fencepost.proofs.waits.catalogue import HOLD, HOST, STREAM, USE, Sync, operation
 from fencepost.proofs.waits.decide import Oracle
-from fencepost.proofs.waits.handles import Handles, Node, Origin, later
+from fencepost.proofs.waits.handles import Handles, Node, Origin, following, in_order, later
 
 
 class Missed(msgspec.Struct, frozen=True):
@@ -26,6 +24,20 @@ class Missed(msgspec.Struct, frozen=True):
     why: str
 
 
+def _reaches(thread: p.Thread) -> dict[int, int]:
+    """For each node the nodes that can follow it in the same turn, as bits."""
+    found: dict[int, int] = {}
+    for n in reversed(in_order(thread)):
+        nexts = following(thread.nodes[n])
+        if any(m not in found for m in nexts):  # a circle leads back
+            found[n] = sum(1 << m for m in later(thread, n))
+            continue
+        found[n] = 0
+        for m in nexts:
+            found[n] |= found[m] | 1 << m
+    return found
+
+
 class Text:
     """The accesses and captures of one program, by node."""
 
@@ -38,7 +50,7 @@ class Text:
             for i, node in enumerate(thread.nodes):
                 if isinstance(node, p.Do):
                     self.effects[t, i] = lower(node.operation, context)
-        self._later: dict[Node, set[int]] = {}
+        self._later = [_reaches(thread) for thread in program.threads]
         self.accesses: list[tuple[Node, p.Access, Origin | None]] = []
         """Every access with its node and its stream; None for the host thread."""
         for (t, i), effects in self.effects.items():
@@ -48,17 +60,38 @@ class Text:
                 elif isinstance(x, e.Enqueue):
                     stream = next(iter(self.handles.of(t, x.stream)))
                     self.accesses += [((t, i), access, stream) for access in x.accesses]
+        self._device: dict[tuple[int, Origin | None], list[tuple[Node, p.Access]]] = {}
+        self._at: dict[Origin, list[tuple[Node, p.Access, Origin | None]]] = {}
+        for one in self.accesses:
+            for origin in self.handles.of(one[0][0], one[1].target):
+                self._at.setdefault(origin, []).append(one)
 
-    def after(self, at: Node) -> set[int]:
-        """Nodes that can follow in the same turn."""
-        known = self._later.get(at)
-        if known is None:
-            known = self._later[at] = later(self.program.threads[at[0]], at[1])
-        return known
+    def conflicting(self, node: Node, access: p.Access) -> list[tuple[Node, p.Access, Origin | None]]:
+        """Accesses of other nodes to what `access` of `node` may touch, at least one of the two a write."""
+        found: dict[int, tuple[Node, p.Access, Origin | None]] = {}
+        for origin in self.handles.of(node[0], access.target):
+            for one in self._at.get(origin, ()):
+                if one[0] != node and _conflict(access, one[1]):
+                    found[id(one)] = one
+        return list(found.values())
 
     def precedes(self, a: Node, b: Node) -> bool:
         """Whether `b` can follow `a` in one turn of one thread."""
-        return a[0] == b[0] and b[1] in self.after(a)
+        return a[0] == b[0] and bool(self._later[a[0]].get(a[1], 0) >> b[1] & 1)
+
+    def device(self, t: int, stream: Origin | None) -> list[tuple[Node, p.Access]]:
+        """Device accesses that thread `t` enqueues on the stream (None: on any)."""
+        known = self._device.get((t, stream))
+        if known is None:
+            known = self._device[t, stream] = [
+                ((u, i), access)
+                for (u, i), effects in self.effects.items()
+                if u == t
+                for x in effects
+                if isinstance(x, e.Enqueue) and (stream is None or stream in self.handles.of(u, x.stream))
+                for access in x.accesses
+            ]
+        return known
 
     def used(self, stream: int) -> bool:
         """Whether anything is ever put on the stream: an item or a wait of its own."""
@@ -174,10 +207,12 @@ def missed(text: Text, sync: Sync) -> list[Missed]:
         waiting = getattr(op, "stream", None) if isinstance(op, (p.StreamWaitEvent, p.WaitStream)) else None
         for capture, stream in captures(text, at):
             wait_first = capture != at and not text.precedes(capture, at) and capture[0] == at[0]
-            for node, access in _device(text, capture[0], stream):
+            for node, access in text.device(capture[0], stream):
                 behind = text.precedes(capture, node) and not text.precedes(node, capture)
-                for own, touch, agent in text.accesses:
-                    if agent == stream or own == node or not _conflict(text, access, node[0], touch, own[0]):
+                if not behind and not wait_first:
+                    continue
+                for own, _, agent in text.conflicting(node, access):
+                    if agent == stream:
                         continue
                     name = _name(text, node[0], access)
                     if behind:
@@ -189,20 +224,9 @@ def missed(text: Text, sync: Sync) -> list[Missed]:
     return list(found.values())
 
 
-def _device(text: Text, t: int, stream: Origin | None) -> Iterator[tuple[Node, p.Access]]:
-    """Device accesses that thread `t` enqueues on the stream."""
-    for (u, i), effects in text.effects.items():
-        if u != t:
-            continue
-        for x in effects:
-            if isinstance(x, e.Enqueue) and (stream is None or stream in text.handles.of(u, x.stream)):
-                yield from (((u, i), access) for access in x.accesses)
-
-
-def _conflict(text: Text, a: p.Access, t: int, b: p.Access, u: int) -> bool:
+def _conflict(a: p.Access, b: p.Access) -> bool:
+    """Whether two accesses of one object conflict, as far as their parts tell."""
     if "w" not in (a.mode, b.mode):
-        return False
-    if not text.handles.of(t, a.target) & text.handles.of(u, b.target):
         return False
     one, two = a.target.part, b.target.part
     return not (isinstance(one, p.Named) and isinstance(two, p.Named) and one != two)

@@ -29,8 +29,11 @@ class Family(msgspec.Struct, frozen=True):
     unsure: bool = False
 
 
-def minimal_sufficient(universe: Sequence[int], safe: Safe) -> Family:
-    """The minimal subsets of `universe` to keep such that `safe(universe - kept)`; `safe(frozenset())` is taken as true."""
+def minimal_sufficient(universe: Sequence[int], safe: Safe, enough: frozenset[int] | None = None) -> Family:
+    """The minimal subsets of `universe` to keep such that `safe(universe - kept)`; `safe(frozenset())` is taken as true.
+
+    `enough` is a guess: members that are probably enough. It only saves questions.
+    """
     everything = frozenset(universe)
     unsure = False
 
@@ -40,15 +43,20 @@ def minimal_sufficient(universe: Sequence[int], safe: Safe) -> Family:
         unsure = unsure or answer is None
         return answer is True
 
-    if not everything or ask(everything):
+    guessed = enough is not None and frozenset() < (enough & everything) < everything
+    if not guessed and (not everything or ask(everything)):
         return Family((frozenset(),))
     found: list[frozenset[int]] = []
-    asked: Iterable[int] = universe
-    if len(everything) > FEW:
-        # What is needed is in every minimal set; one of them is found by halves.
-        asked = _shrunk(list(universe), frozenset(), ask)
-        found.append(frozenset(asked))
+    # What is needed is in every set that is enough.
+    few = enough & everything if guessed and enough is not None and ask(everything - enough) else everything
+    if len(few) > FEW:
+        # One minimal set is found by halves.
+        few = _shrunk(sorted(few), everything - few, ask)
+        found.append(few)
+    asked: Iterable[int] = [k for k in universe if k in few]
     needed = frozenset(k for k in asked if not ask(frozenset((k,))))
+    if guessed and not needed and ask(everything):
+        return Family((frozenset(),))
     if needed in found or ask(everything - needed):
         return Family((needed,), unsure=unsure)
     spare = [k for k in universe if k not in needed]
@@ -64,7 +72,8 @@ def minimal_sufficient(universe: Sequence[int], safe: Safe) -> Family:
         if kept is None:
             if without and not ask(without):
                 continue
-            kept = needed | _shrunk([k for k in spare if k not in without], without, ask)
+            most_away = without or everything - few
+            kept = needed | _shrunk([k for k in spare if k not in most_away], most_away, ask)
             found.append(kept)
             if len(found) >= most:
                 return Family(tuple(minimal(found)), complete=False, unsure=unsure)

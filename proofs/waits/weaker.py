@@ -6,15 +6,16 @@ that another wait for a moved record can matter to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.proofs import edits
 from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.waits.catalogue import HOST_WAITS, REMOVED, STREAM_WAITS, Sync, operation
-from fencepost.proofs.waits.decide import Oracle, judge_location
+from fencepost.proofs.waits.decide import SECONDS, Oracle, judge_location
 from fencepost.proofs.waits.handles import Node, in_order
 from fencepost.proofs.waits.static import Text, captures
 
@@ -36,29 +37,42 @@ class Weaker(msgspec.Struct, frozen=True):
     program: p.Program
 
 
-def weaker(oracle: Oracle, text: Text, k: int, locations: list[Location]) -> Iterator[Weaker]:
-    """At most one suggestion of each kind for the needed synchronisation `k`, which protects `locations`."""
+def weaker(
+    oracle: Oracle, text: Text, k: int, locations: Sequence[Location], pairs: Sequence[tuple[Node, Node]]
+) -> Iterator[Weaker]:
+    """At most one suggestion of each kind for the needed synchronisation `k`, which protects `locations`.
+
+    `pairs`: (first, second access) of hazards without it. What is tried still stands in front of the second access and
+    covers the first, where the text tells.
+    """
     sync = oracle.syncs[k]
     if not isinstance(operation(oracle.program, sync.at), (*HOST_WAITS, *STREAM_WAITS)) or len(sync.nodes) > 1:
         return
-    search = _Search(oracle, text, sync, locations)
+    search = _Search(oracle, text, sync, locations, pairs)
     for found in (search.later(), search.finer(), search.earlier()):
         if found is not None:
             yield found
 
 
 class _Search:
-    def __init__(self, oracle: Oracle, text: Text, sync: Sync, locations: list[Location]) -> None:
-        self.oracle, self.text, self.at = oracle, text, sync.at
+    def __init__(
+        self, oracle: Oracle, text: Text, sync: Sync, locations: Sequence[Location], pairs: Sequence[tuple[Node, Node]]
+    ) -> None:
+        self.oracle, self.text, self.at, self.pairs = oracle, text, sync.at, pairs
         self.program = oracle.program
         self.op = operation(self.program, self.at)
         self.locations = locations
         t = self.at[0]
         self.order = {n: k for k, n in enumerate(in_order(self.program.threads[t]))}
 
-    def _safe(self, program: p.Program, locations: list[Location]) -> bool:
+    def _safe(self, program: p.Program, locations: Sequence[Location]) -> bool:
         oracle = self.oracle
-        return all(judge_location(program, at, oracle.platform, oracle.environment).safe is True for at in locations)
+        setting = Setting(program, oracle.platform, oracle.environment)
+        return all(
+            (left := oracle.left()) > 0
+            and judge_location(program, at, oracle.platform, oracle.environment, min(left, SECONDS), setting=setting).safe is True
+            for at in locations
+        )
 
     def _work(self, t: int, nodes: set[int]) -> list[Node]:
         """Nodes that enqueue items or access memory, in the order of the body."""
@@ -71,7 +85,8 @@ class _Search:
             return None
         t, n = self.at
         reach = self._straight(t, n)
-        places = [m for m in reach if self._work(t, {m})]
+        ends = [b for _, b in self.pairs if self.text.precedes(self.at, b)]
+        places = [m for m in reach if self._work(t, {m}) and not any(self.text.precedes(b, (t, m)) for b in ends)]
         for place in list(reversed(places))[:MOST_TRIES]:
             skips = self._work(t, set(reach[: reach.index(place)]))
             if not skips:
@@ -154,6 +169,8 @@ class _Search:
                 # Both captures are of one turn: the event may not be recorded again between the two and the wait.
                 if not self.text.precedes((u, i), capture) or not self._of_this_turn():
                     continue
+                if not all(self.text.precedes(a, (u, i)) for a in self._covered(capture)):
+                    continue
                 if self.text.precedes((u, i), self.at) != (capture == self.at or self.text.precedes(capture, self.at)):
                     continue
                 if isinstance(op.event, p.Local) and not self.text.precedes((u, i), self.at):
@@ -168,6 +185,10 @@ class _Search:
                 if self._safe(changed, self.locations):
                     return Weaker("finer event", (u, i), tuple(skipped), changed)
         return None
+
+    def _covered(self, capture: Node) -> list[Node]:
+        """First accesses of the pairs that the capture covers in its own turn."""
+        return [a for a, _ in self.pairs if self.text.precedes(a, capture)]
 
     def _of_this_turn(self) -> bool:
         """Whether the wait's event is none that travelled: which turn recorded that one is not said by the text."""
@@ -190,7 +211,13 @@ class _Search:
         """The record right behind the last work that has to be covered."""
         for capture, work in self._captured():
             t, record = capture
-            for number, place in enumerate(work[:-1][:MOST_TRIES]):
+            first = [a for a in self._covered(capture) if a in work]
+            places = [
+                (number, place)
+                for number, place in enumerate(work[:-1])
+                if all(a == place or self.text.precedes(a, place) for a in first)
+            ]
+            for number, place in places[:MOST_TRIES]:
                 if self.text.precedes(place, self.at) != (capture == self.at or self.text.precedes(capture, self.at)):
                     continue  # on the other side of the wait it would be the record of another turn
                 if capture == self.at:

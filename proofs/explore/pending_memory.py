@@ -1,0 +1,170 @@
+"""Accesses to the location by items that may have to wait, and frees of its block behind pending uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.model import program as p
+from fencepost.proofs.explore.meet import ITEM, NUMBER, Place
+from fencepost.proofs.explore.memory import DEFINED, FORKS, FREED, Apply, LocationRules, Token, forks
+from fencepost.proofs.explore.pending import Device
+from fencepost.proofs.explore.state import BIT, State
+
+
+class MeetingRules(LocationRules):
+    """Accesses to the location whose item may have to wait, and what frees its block."""
+
+    def __init__(self, device: Device, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.device = device
+
+    def later(self, accesses: tuple[p.Access, ...]) -> tuple[Callable[[State], tuple[Place | None, ...] | None], int] | None:
+        """For an item that waits: where its accesses go, found at the call; and the number of what judges them then."""
+        resolve: list[Callable[[State], Place | None]] = []
+        judges: list[Any] = []
+        slot_of: list[int] = [0]
+        for which, access in sorted(enumerate(accesses), key=lambda one: one[1].mode == "w"):
+            match = self._match(access.target)
+            judge = self._judge(which, access, slot_of)
+            if match is None or judge is None:
+                continue
+            pointer = access.target.id if isinstance(access.target, p.Local) else None
+            resolve.append(self._resolver(match, pointer))
+            judges.append((judge, which))
+        if not judges:
+            return None
+        self.device.judges.append(self._judged(judges, slot_of))
+
+        def places(s: State) -> tuple[Place | None, ...] | None:
+            found = tuple([one(s) for one in resolve])
+            return found if any(found) else None
+
+        return places, len(self.device.judges) - 1
+
+    def _resolver(self, match: Callable[[State], int | None], pointer: int | None) -> Callable[[State], Place | None]:
+        t = self.t
+
+        def resolve(s: State) -> Place | None:
+            slot = match(s)
+            return None if slot is None else (slot, 0, pointer is not None and s.locals[t][pointer] == FREED)
+
+        return resolve
+
+    def _judged(
+        self, judges: list[tuple[Callable[[State, int], list[State] | None], int]], slot_of: list[int]
+    ) -> Callable[[State, int, tuple[Place | None, ...], int | None], list[State] | None]:
+        t, node = self.t, self.node
+
+        def one(s: State, bit: int, k: int, place: Place | None) -> list[State] | None:
+            """As `LocationRules.item` judges; for an earlier owner by what was defined for that owner."""
+            if place is None:
+                return None
+            judge, which = judges[k]
+            slot_of[0], old, freed = place
+            if freed:
+                s.hazard = ("UNDEFINED", node, which)
+                return None
+            if not old or s.block is None:
+                return judge(s, bit)
+            m, kept = s.meet, s.block
+            assert m is not None
+            s.block = (*kept[:3], m.olds[old - 1], kept[4])
+            states = judge(s, bit)
+            for x in states or (s,):
+                assert x.meet is not None and x.block is not None
+                x.meet.olds = (*m.olds[: old - 1], x.block[3] & DEFINED, *m.olds[old:])
+                x.block = kept
+            s.block = kept
+            return states
+
+        def item(s: State, i: int, places: tuple[Place | None, ...]) -> list[State] | None:
+            if s.witness is not None:
+                for k, place in enumerate(places):
+                    one(s, s.streams[i], k, place)
+                    if s.hazard is not None and s.hazard[0] != "same bytes":
+                        break
+                return None
+            chosen: list[State] = []
+            for k, place in enumerate(places):
+                states = one(s, 0, k, place)
+                if s.hazard is not None:
+                    break
+                if states:
+                    new = states[1]
+                    new.streams[i] = BIT
+                    for other in range(k + 1, len(places)):
+                        one(new, BIT, other, places[other])
+                    chosen.append(new)
+            return [s, *chosen]
+
+        def judged(s: State, i: int, places: tuple[Place | None, ...], at: int | None) -> list[State] | None:
+            before = s.hazard
+            results = item(s, i, places)
+            for x in results or (s,):
+                if x.hazard is not None and x.hazard is not before and len(x.hazard) == 3:
+                    x.hazard = (*x.hazard, t, at)
+            return results
+
+        return judged
+
+    def _loosened(self, s: State, n: int) -> None:
+        """As without meetings, but that a noted stream may be pending, and so its record; and uses of the block itself."""
+        m = s.meet
+        assert m is not None and s.block is not None
+        refs, free, uses, defined, owner = s.block
+        waiting = tuple(u for u in uses if m.pending[u]) if refs == n else ()
+        if waiting:
+            s.block = (refs, free, tuple(u for u in uses if u not in waiting), defined, owner)
+        super()._loosened(s, n)
+        if refs != n:
+            return
+        numbers = sorted(-self.device.record(s, u, s.tb[self.t]) for u in waiting)
+        s.block = (*s.block[:2], tuple(numbers), *s.block[3:])
+        if any(what[0] == ITEM for fifo in m.pending for _, what in fifo):
+            m.olds = (defined & DEFINED, *m.olds)
+            m.pending = [tuple((bit, _older(what)) for bit, what in fifo) for fifo in m.pending]
+
+    def alloc(self, effect: p.Alloc, stream: Callable[[State], int] | None) -> list[Apply]:
+        """While the record of a noted use is pending the poll cannot succeed."""
+        found = super().alloc(effect, stream)
+        if not getattr(found[0], FORKS, False):
+            return found
+        poll, local = found[0], effect.local
+        self.touches.add(("poll",))
+
+        def run(s: State) -> list[State] | None:
+            assert s.block is not None
+            if not s.block[0] and s.block[2]:
+                self._set(s, local, 0)
+                return None
+            return poll(s)
+
+        return [forks(run)]
+
+    def give(self, effect: p.Give, after: Callable[[State], int] | None) -> list[Apply]:
+        """A token behind a pending record is free when that is complete."""
+        found = super().give(effect, after)
+        if after is None:
+            return found
+        k, t, now = self.layout.pool[effect.pool], self.t, found[0]
+        assert isinstance(effect.token, p.Local)
+        local = effect.token.id
+        def run(s: State) -> None:
+            number = after(s) >> NUMBER
+            if not number:
+                now(s)
+                return
+            m = s.meet
+            assert m is not None
+            guessed = s.locals[t][local].__class__ is Token
+            m.deferred = tuple(sorted((*m.deferred, (number, k, s.tb[t], guessed))))
+            self._set(s, local, 0)
+
+        return [run]
+
+
+def _older(what: tuple[Any, ...]) -> tuple[Any, ...]:
+    if what[0] != ITEM:
+        return what
+    return (*what[:2], tuple(place and (place[0], place[1] + 1, place[2]) for place in what[2]))
