@@ -92,15 +92,19 @@ THEOREMS = (
 )  # fmt: skip
 
 
+PATIENCE = 60.0
+"""Seconds for one question to the solver, so that a busy machine changes no answer; each takes less than two on an idle one."""
+
+
 def prove(theorem: Theorem, designs: str, grid: int | None = 0) -> tuple[Result, float]:
     """The condition of a theorem, and the CPU seconds that it took without the grid. `designs`: their folder."""
     (target,) = load([os.path.join(designs, theorem.target)])
     names = integer_parameters(target, [theorem.over])
     parameters = fixed(target, names, theorem.given)
     begin = time.process_time()
-    result = decide(target, names, parameters, grid=0)
+    result = decide(target, names, parameters, grid=0, timeout=PATIENCE)
     seconds = time.process_time() - begin
-    return (result if grid == 0 else decide(target, names, parameters, grid=grid)), seconds
+    return (result if grid == 0 else decide(target, names, parameters, grid=grid, timeout=PATIENCE)), seconds
 
 
 def statement(result: Result) -> str:

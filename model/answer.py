@@ -65,6 +65,8 @@ class Hazard(Data, frozen=True):
     """None: neither shown nor excluded."""
     harm: str = "value"
     new_owner: str | None = None
+    held_back: bool = False
+    """`second` is by an earlier owner of the block than `first`, and surely comes after it: it was held back on the device."""
 
     @property
     def name(self) -> str:

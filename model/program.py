@@ -645,6 +645,8 @@ class Thread(Data, frozen=True):
     entry: int
     locals: tuple[LocalInfo, ...] = ()
     process: str = ""
+    idle: bool = False
+    """Between two turns it waits to be given work, and no hang is that it gets none: driver threads, collectors of garbage."""
 
 
 class Place(Data, frozen=True):

@@ -294,10 +294,12 @@ class Checker:
 
     def _vacuity(self, control: Reach) -> str | None:
         """Why a PROVED would say nothing, or None."""
+        idle = {t for t, thread in enumerate(self.program.threads) if thread.idle and all(of != t for of, _ in control.nodes)}
+        self.notes += [f"{self.program.threads[t].name} is never given work" for t in sorted(idle)]
         for t, thread in enumerate(self.program.threads):
-            if t not in control.turns:
+            if t not in control.turns and t not in idle:
                 return f"thread {thread.name!r} never ends a turn" + (f"; {self.notes[0]}" if self.notes else "")
-        unreached = explain.unreached(self.program, control.nodes)
+        unreached = [one for one in explain.unreached(self.program, control.nodes) if one[1][0] not in idle]
         open_ = [name for name, _ in unreached if name not in self.never]
         if open_:
             return f"never reached: {', '.join(open_)} (say so with never=(...) if that is meant)"

@@ -78,6 +78,7 @@ def stuck(
 ) -> str:
     """A state from which the design does not go on, in one sentence: who is where."""
     pc = {t: thread.entry for t, thread in enumerate(program.threads)}
+    last: dict[int, int] = {}
     for t, node, answer, _ in steps:
         if node == DEVICE_STEP:
             continue
@@ -86,13 +87,39 @@ def stuck(
             pc[t] = thread.entry if thread.kind == "loop" else -1
             continue
         at = thread.nodes[node]
+        last[t] = node
         pc[t] = at.next if isinstance(at, p.Do) else dict(at.branches)[answer or ""]
+    for t in pc:
+        pc[t] = _held(program, t, pc[t], last.get(t))
     where = [
         f"{program.threads[t].name} at {describe(program, (t, n))} ({place(program, (t, n))})"
         for t, n in pc.items()
-        if n >= 0 and program.threads[t].kind != "setup"
+        if n >= 0 and program.threads[t].kind != "setup" and not (program.threads[t].idle and n == program.threads[t].entry)
     ]
     return f"{what}: {'; '.join(where)}"
+
+
+_PASSES = (
+    p.Launch, p.Host, p.Memset, p.Record, p.StreamWaitEvent, p.WaitStream, p.Signal, p.Await, p.StoreFlag, p.NewEvent,
+    p.Alloc, p.Drop, p.View, p.RecordStream, p.Unlock, p.FlagSet, p.FlagClear, p.CounterAdd, p.Advance,
+)  # fmt: skip
+"""Calls that return at once: no thread is held there."""
+
+
+def _held(program: p.Program, t: int, at: int, last: int | None) -> int:
+    """Where a thread that cannot move stands: in the call that it made last, where that may wait for the device, or at one behind."""
+    nodes = program.threads[t].nodes
+    before = nodes[last] if last is not None else None
+    if isinstance(before, p.Do) and isinstance(before.operation, (p.EventSync, p.StreamSync, p.DeviceSync, p.Item)):
+        node = nodes[at] if at >= 0 else None
+        if last is not None and (node is None or (isinstance(node, p.Do) and isinstance(node.operation, _PASSES))):
+            return last
+    for _ in nodes:
+        node = nodes[at] if at >= 0 else None
+        if not isinstance(node, p.Do) or not isinstance(node.operation, _PASSES) or node.next < 0:
+            break
+        at = node.next
+    return at
 
 
 def access_level(judged: Iterable[Judged]) -> list[str]:
@@ -236,6 +263,11 @@ class Explainer:
             return f"{second.agent} reads {h.object} in step {second.step} before anything wrote it"
         assert h.first is not None
         before = "read" if h.first.mode == "r" else "write"
+        if h.held_back:
+            return (
+                f"{second.agent} {doing} {second.tenant} in step {second.step} ({second.operation}) when its block belongs to "
+                f"{h.first.tenant} already: it is held back until after {h.first.operation} of step {h.first.step} on {h.first.agent}"
+            )
         if judged.location.kind == "block" and h.new_owner and h.new_owner != h.object:
             what = f"{h.new_owner}, in the block that was {h.object},"
         else:

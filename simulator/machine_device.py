@@ -81,6 +81,19 @@ class Device(Meetings):
             mark.done = True
         return mark
 
+    def last(self, stream: Stream) -> Mark:
+        """A mark behind the last item of the stream itself, whatever other streams have behind that in the same queue (S116)."""
+        mark = Mark(stream.tail, stream.name)
+        mark.there = True  # nothing waits for it in the reference
+        if not stream.pending:
+            mark.done = True
+            return mark
+        items = stream.fifo.items
+        place = next(len(items) - k for k, item in enumerate(reversed(items)) if item[0] is stream)
+        stream.pending += 1
+        items.insert(place, (stream, SET, mark))
+        return mark
+
     def wait(self, stream: Stream, mark: Mark) -> None:
         """Items enqueued later on the stream start only when the mark is set (S20)."""
         if not mark.there:

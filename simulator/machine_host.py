@@ -339,7 +339,7 @@ class Host(Device, Shared):
         stream = self.stream(t, o.stream)
 
         def run(th: HostThread) -> None:
-            th.waits = self.mark(stream(th))  # S32
+            th.waits = self.last(stream(th))  # S32
 
         return run, None
 
@@ -375,7 +375,7 @@ class Host(Device, Shared):
         streams = [s for s in self.streams.values() if s.gpu == o.gpu and s.process == o.process]
 
         def run(th: HostThread) -> None:
-            th.waits = Marks([self.mark(s) for s in streams])  # S32
+            th.waits = Marks([self.last(s) for s in streams])  # S32
 
         return run, None
 

@@ -205,6 +205,8 @@ _rule(EXPLORER, "capture -> synchronize", "S23", "JoinEvent", "recorded_elsewher
       (COMPILE + "_joinevent", "s.tb[t] |= read(s) & BIT",
        "pass"),
       (COMPILE + "_joinevent", "s.tb[t] |= s.events[event] & BIT",
+       "pass"),
+      (COMPILE + "_joinevent", "s.tb[t] |= flags & BIT",
        "pass"))
 _rule(EXPLORER, "capture -> synchronize, where something is queried", "S23", "JoinEvent", "asked_then_waited_for",
       (COMPILE + "_joinevent", "s.tb[t] |= flags & BIT",
@@ -293,10 +295,10 @@ _rule(EXPLORER, 'stream.query "yes" is a synchronize', "S34", "StreamQuery", "st
       (COMPILE + "_stream_query", "s.tb[t] |= s.streams[i]",
        "pass"))
 _rule(EXPLORER, 'a busy stream may say "no"', "S34", "StreamQuery", "no_comes_after_the_enqueue; no_comes_after_a_wait_on_the_other_stream",
-      (COMPILE + "_stream_query", "if s.calls[i] & PENDING:",
+      (COMPILE + "_stream_query", "if s.calls[i] & PENDING or noted:",
        "if False:"))
 _rule(EXPLORER, 'an idle stream says "yes"', "S34", "StreamQuery", "waiting_for_a_never_recorded_event; no_comes_after_the_enqueue",
-      (COMPILE + "_stream_query", "if s.calls[i] & PENDING:",
+      (COMPILE + "_stream_query", "if s.calls[i] & PENDING or noted:",
        "if True:"))
 _rule(EXPLORER, 'the enqueue calls -> who is told "no"', "theory 2", "StreamQuery", "no_comes_after_a_wait_for_the_event; no_comes_after_the_enqueue",
       (COMPILE + "_stream_query", "busy.tb[t] |= busy.calls[i] & BIT  # the calls came before [T]",
@@ -635,7 +637,7 @@ _rule(EXPLORER, "no slicing where something is queried", "theory 3, slicing", ""
       (SLICING + "dropped", "if setting.queries:",
        "if False:"))
 _rule(EXPLORER, "no slicing with one hardware queue", "theory 3, slicing", "", "recorded_elsewhere one-hardware-queue",
-      (SLICING + "dropped", "if setting.environment.one_queue:",
+      (SLICING + "dropped", "if setting.queries:",
        "if False:"))
 _rule(EXPLORER, "a location with two agents is searched", "S2", "", "nobody_reads strict; host_copy_reads",
       ("fencepost.proofs.explore.serial:sole_agent", "if len(agents) != 1:",
@@ -644,7 +646,7 @@ _rule(EXPLORER, "a location with two agents is searched", "S2", "", "nobody_read
 # ---- the concrete event structure
 
 _rule(EVENTS, 'the record call that a wait is for -> a "no" of stream.query', "S34", "StreamJoinsEvent StreamJoinsStream StreamQuery", "told_of_a_wait_for_an_event; told_of_a_wait",
-      (PLAYER + "_stream_waits", "self.calls[fifo] = merged(self.calls[fifo], call)",
+      (PLAYER + "_stream_waits", "self.calls[lane] = merged(self.calls[lane], call)",
        "pass"))
 _rule(EVENTS, "enqueue -> start", "S2", "Enqueue", "two_streams launch-blocking-kernels; copy_unguarded launch-blocking",
       (CLOCKS + "launch", "if mine[thread] < caller[thread]:",
@@ -653,8 +655,8 @@ _rule(EVENTS, "a record starts after its call", "S2", "RecordEvent", "record_beh
       (CLOCKS + "record", "if mine[thread] < caller[thread]:",
        "if False:"))
 _rule(EVENTS, "a record captures the stream", "S19", "RecordEvent", "query_says_yes; event_guard",
-      (PLAYER + "_record_event", "self.captures[event] = self._capture(step.thread, fifo)",
-       "self.captures.setdefault(event, self._capture(step.thread, fifo))"))
+      (PLAYER + "_record_event", "self.captures[event] = self._capture(step.thread, stream)",
+       "self.captures.setdefault(event, self._capture(step.thread, stream))"))
 _rule(EVENTS, "capture -> synchronize", "S23", "JoinEvent", "recorded_elsewhere one-hardware-queue; event_guard",
       (PLAYER + "_join_event", "self.clocks.sync(step.thread, capture.clock, capture.source)",
        "pass"))
@@ -683,11 +685,11 @@ _rule(EVENTS, 'the calls -> who is told "no"', "theory 2 [T]", "EventQuery Strea
       (PLAYER + "_query", "self.clocks.absorb(thread, call)\n    self.false_queries",
        "self.false_queries"))
 _rule(EVENTS, 'the enqueue calls are kept for a "no"', "theory 2 [T]", "Enqueue StreamQuery", "no_comes_after_a_wait_for_the_event; no_comes_after_the_enqueue",
-      (PLAYER + "_called", "self.calls[fifo] = merged(self.calls[fifo], self.clocks.now[thread])",
+      (PLAYER + "_called", "self.calls[lane] = merged(self.calls[lane], self.clocks.now[thread])",
        "pass"))
 _rule(EVENTS, 'the record call is kept for a "no"', "theory 2 [T]", "RecordEvent EventQuery", "no_comes_after_the_record",
-      (PLAYER + "_capture", "merged(self.calls[fifo], self.clocks.now[thread])",
-       "self.calls[fifo]"))
+      (PLAYER + "_capture", "merged(self.calls[lane], self.clocks.now[thread])",
+       "self.calls[lane]"))
 _rule(EVENTS, "what a stream waits for makes it busy", "S34", "StreamJoinsEvent StreamJoinsStream StreamQuery", "no_of_a_stream_that_waits_for_an_event; no_of_a_waiting_stream",
       (PLAYER + "_stream_continues", "self.tails[fifo] = tail",
        "pass"))
@@ -999,10 +1001,10 @@ _rule(MACHINE, "wait_stream orders", "S22", "WaitStream StreamJoinsStream", "hop
       (MACHINE_HOST + "_wait_stream", "self.wait(stream(th), self.mark(other(th)))",
        "(self.mark(other(th)), None)[1]"))
 _rule(MACHINE, "stream.synchronize waits", "S32", "StreamSync JoinStream", "fixed_slot; named_parts",
-      (MACHINE_HOST + "_stream_sync", "th.waits = self.mark(stream(th))",
+      (MACHINE_HOST + "_stream_sync", "th.waits = self.last(stream(th))",
        "pass"))
 _rule(MACHINE, "torch.cuda.synchronize waits", "S32", "DeviceSync JoinDevice", "device_is_synchronized",
-      (MACHINE_HOST + "_device_sync", "Marks([self.mark(s) for s in streams])",
+      (MACHINE_HOST + "_device_sync", "Marks([self.last(s) for s in streams])",
        "Marks([])"))
 _rule(MACHINE, "synchronize is of one GPU and process", "S32", "DeviceSync JoinDevice", "other_device_is_synchronized",
       (MACHINE_HOST + "_device_sync", " if s.gpu == o.gpu and s.process == o.process",

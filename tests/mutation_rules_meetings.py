@@ -90,7 +90,9 @@ _rule(EXPLORER, "the stream's earlier items -> a signal", "theory 2", "Signal", 
        ".tag, 0, node)"))
 _rule(EXPLORER, "the call of a meeting -> the meeting", "S2", "Signal Await", "call_before_a_message",
       (CALLS + "_meeting", "device.append(s, i, s.tb[t], what)",
-       "device.append(s, i, 0, what)"))
+       "device.append(s, i, 0, what)"),
+      (CALLS + "_meeting", "device.at_once(s, i, s.tb[t], node)",
+       "device.at_once(s, i, 0, node)"))
 _rule(EXPLORER, "an await waits for its message", "S131", "Await", "after_a_message",
       (PENDING + "_can_run", "return bool(messages and messages[0][0] == wanted)",
        "return True"),
@@ -190,8 +192,8 @@ _rule(EXPLORER, 'the calls -> who is told "no" of a pending stream', "theory 2 [
       (CALLS + "_stream_query", "s.tb[t] |= s.calls[i] & BIT",
        "pass"))
 _rule(EXPLORER, 'the call of a wait for a pending record -> a "no" of stream.query', "theory 2 [T]", "StreamJoinsEvent StreamQuery", "no_of_a_stream_that_waits_for_a_pending_record",
-      (CALLS + "_streamjoinsevent", "s.calls[i] |= s.tb[t] | (0",
-       "s.calls[i] |= (0"))
+      (CALLS + "_streamjoinsevent", "s.calls[k] |= s.tb[t] | (0",
+       "s.calls[k] |= (0"))
 _rule(EXPLORER, 'the pending record\'s call -> a "no" of stream.query', "theory 2 [T]", "StreamJoinsEvent StreamQuery", "told_of_a_wait_for_a_pending_record",
       (CALLS + "_streamjoinsevent", "| (BIT if flags & CALLED else 0)",
        ""))
@@ -227,10 +229,10 @@ _rule(EXPLORER, "an await is kept for the next one on another stream", "theory 2
       (PENDING + "_meet", "s.streams[i] if channel in self.meetings.several else 0",
        "0"))
 _rule(EXPLORER, "a pending record's call -> who waits for it", "S2", "RecordEvent JoinEvent", "waits_for_the_call_of_a_pending_record",
-      (CALLS + "_recordevent", "device.record(s, i, s.tb[t]) << NUMBER",
-       "device.record(s, i, 0) << NUMBER"))
+      (CALLS + "_recordevent", "device.record(s, i, s.tb[t])",
+       "device.record(s, i, 0)"))
 _rule(EXPLORER, "a call that waits for a pending stream makes it idle", "S34", "JoinStream StreamQuery", "idle_behind_an_await",
-      (CALLS + "_waits", "s.calls[i] |= JOINED",
+      (CALLS + "_waits", "s.calls[k] |= JOINED",
        "pass"))
 _rule(EXPLORER, "but for what comes into it during the call", "S34", "JoinStream StreamQuery", "not_idle_when_more_was_given",
       (CALLS + "_called", "s.calls[stream(s)] &= ~JOINED",
@@ -306,11 +308,11 @@ _rule(EVENTS, 'the calls -> who is told "no" of what is pending', "theory 2 [T]"
       (PLAYER + "_query", "self.clocks.absorb(thread, call)\n        return",
        "return"))
 _rule(EVENTS, 'the call of an await is kept for a "no"', "theory 2 [T]", "Await StreamQuery", "no_of_a_pending_stream_comes_after_the_call",
-      (EVENT_MEETINGS + "_meeting", "self.calls[fifo] = merged(self.calls[fifo], self.clocks.now[step.thread])",
+      (EVENT_MEETINGS + "_meeting", "self._called(step.thread, stream)",
        "pass"))
 _rule(EVENTS, 'the call of a pending record is kept for a "no"', "theory 2 [T]", "RecordEvent EventQuery", "no_of_a_pending_record_comes_after_the_call",
-      (PLAYER + "_pending_record", "call = merged(self.calls[fifo], self.clocks.now[thread])",
-       "call = self.calls[fifo]"))
+      (PLAYER + "_pending_record", "call = merged(self.calls[lane], self.clocks.now[thread])",
+       "call = self.calls[lane]"))
 _rule(EVENTS, "pending work of a noted stream -> reuse", "S65", "NoteUse Drop Await", "pending_use_of_a_noted_block",
       (EVENT_MEETINGS + "_complete", "merged(one.clock, capture.clock)",
        "one.clock"))

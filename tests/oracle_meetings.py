@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -208,23 +209,23 @@ class Callback:
 
 class Condition:
     def __init__(self, design: Any, name: str, lock: Any, waiters: int) -> None:
-        self.lock, self.waiters = lock, waiters
-        self.waiting, self.woken = design.queue(f"{name} waiting", waiters), design.queue(f"{name} woken", waiters)
+        self.lock = lock
+        names = [""] if waiters == 1 else [f" {k}" for k in range(waiters)]
+        self.places = [(design.queue(f"{name} waiting{k}", 1), design.queue(f"{name} woken{k}", 1)) for k in names]
+        self.mine: dict[str, int] = {}
 
     def wait(self) -> None:
-        self.waiting.put()
+        waiting, woken = self.places[self.mine.setdefault(threading.current_thread().name, len(self.mine))]
+        waiting.put()
         self.lock.release()
-        self.woken.get()
+        woken.get()
         self.lock.acquire()
 
-    def notify(self) -> None:
-        if self.waiting.holds(1):
-            self.waiting.get()
-            self.woken.put()
-
     def notify_all(self) -> None:
-        for _ in range(self.waiters):
-            self.notify()
+        for waiting, woken in self.places:
+            if waiting.holds(1):
+                waiting.get()
+                woken.put()
 
 
 class Collector:

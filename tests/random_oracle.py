@@ -221,10 +221,11 @@ def kinds_found(
 
 
 def disagreement(
-    program: p.Program, rng: random.Random, count: collections.Counter[str], runs: int = 60, states: int = 1500
-) -> str | None:
-    """Decide, compare with the oracle and with the other searches; what disagrees, or None."""
-    world = random_world(rng)
+    program: p.Program, rng: random.Random, count: collections.Counter[str], runs: int = 60, states: int = 1500,
+    world: World | None = None,
+) -> str | None:  # fmt: skip
+    """Decide, compare with the oracle and with the other searches; what disagrees, or None. Without a world: one of many."""
+    world = world or random_world(rng)
     decision = decide(program, states, world=world)
     count[decision.word] += 1
     if decision.word in ("proved", "unknown"):

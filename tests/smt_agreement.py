@@ -21,17 +21,18 @@ def turns_of(program: p.Program, run: a.Run) -> int:
     return max(loops, default=0)
 
 
-def disagreement(program: p.Program, steps: int, seconds: float = 10.0, states: int = 120) -> tuple[str, str | None]:
+def disagreement(program: p.Program, steps: int, seconds: float = 10.0, states: int = 120,
+                 environment: str | None = None) -> tuple[str, str | None]:  # fmt: skip
     """(what happened, the disagreement): the explorer decides, the SMT engine is asked for as many turns as it needs."""
     try:
-        exact = explore(program, budget=Budget(states, 2.0), explain=False)
+        exact = explore(program, environment=environment, budget=Budget(states, 2.0), explain=False)
     except events.DesignError:
         exact = None
     needed = turns_of(program, exact.run) if exact is not None and exact.run is not None else 0
     if needed > 3 * steps:
         return "longer than tried", None
     try:
-        got = bounded(program, max(steps, needed), seconds=seconds)
+        got = bounded(program, max(steps, needed), seconds=seconds, environment=environment)
     except events.DesignError:
         if exact is None:
             return DESIGN_ERROR, None

@@ -203,6 +203,13 @@ def reach_claimed_never(data: dict[str, Any]) -> None:
     data["reach"]["never"].append("0.1")
 
 
+def access_claimed_never(data: dict[str, Any]) -> None:
+    access = data["accesses"][0]
+    name = f"{access['thread']}.{access['node']}.{access['which']}"
+    data["reach"]["at"].pop(name)
+    data["reach"]["never"].append(name)
+
+
 def pair_claimed_never(data: dict[str, Any]) -> None:
     pair = " ".join(data["pairs"][0])
     data["reach"]["at"].pop(pair)
@@ -241,6 +248,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a spared pair added": (edit_manifest(lambda d: d["spared"].append("nothing reads: w of slot")), "spared pairs: "),
     "an operation without a run": (edit_manifest(reach_dropped), "reach: 0.1 has no run"),
     "an operation said never to run": (edit_manifest(reach_claimed_never), "it can occur"),
+    "an access said never to be made": (edit_manifest(access_claimed_never), "it can occur"),
     "a pair said never to meet": (edit_manifest(pair_claimed_never), "it can occur"),
     "a run cut short": (edit_manifest(run_shortened), "does not reach"),
     "a run that cannot happen": (edit_manifest(run_impossible), "cannot happen"),
@@ -319,7 +327,7 @@ def test_bad_folders_are_one_line(originals: dict[str, str], tmp_path: Path, cap
         assert message in error
         assert "Traceback" not in error
 
-    broken("version", edit_manifest(lambda d: d.update(fencepost_certificate=99)), "version 99, this fencepost reads version 1")
+    broken("version", edit_manifest(lambda d: d.update(fencepost_certificate=99)), f"version 99, this fencepost reads version {files.CERTIFICATE_VERSION}")
     broken("schema", edit_manifest(lambda d: d.update(program_schema=99)), "schema version 99")
     broken("file", lambda folder: (folder / "class-0.smt2").unlink(), "class-0.smt2: No such file")
     broken("program", lambda folder: (folder / files.PROGRAM).unlink(), "program.json: No such file")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fencepost as fp
 import pytest
@@ -12,10 +15,12 @@ from fencepost.cli import run
 from fencepost.loader import load
 from fencepost.model import program as p
 from fencepost.model.platform import platform
+from fencepost.proofs.certificates import files, verifying
 from fencepost.proofs.certificates.footprint import Class, Footprint
 from fencepost.proofs.certificates.invariant import Limits, TooLarge
+from fencepost.proofs.certificates.machine import Machine
 from fencepost.proofs.certificates.world import Unsupported
-from fencepost.proofs.certificates.writing import hazard
+from fencepost.proofs.certificates.writing import hazard, write_certificate
 from fencepost.proofs.check import check
 from fencepost.proofs.explore.search import Budget
 
@@ -177,3 +182,99 @@ def test_two_ranks_of_an_engine_verify_from_files_alone(tmp_path: Path, capsys: 
     capsys.readouterr()
     assert run(["verify", str(tmp_path / "proof"), "--solver", "z3"]) == 0
     assert "VERIFIED" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- what is called and never runs
+
+BEHIND = (3, 4)
+"""Nodes behind the second wait of `stuck`: called, and pending for ever."""
+
+
+def stuck() -> p.Program:
+    """One turn runs; the second waits for a store that never comes, and what is enqueued behind it stays pending."""
+    first = (p.Launch("fill", S, (w(X),)), p.Launch("use", S, (r(X),)))
+    operations = (*first, p.WaitFlag(FLAG, 1, S), *first, p.Host("end", (w(Y),)), p.Host("again", (r(Y),)))
+    last = len(operations) - 1
+    nodes = tuple(p.Do(one, n + 1 if n < last else p.END) for n, one in enumerate(operations))
+    return p.Program("stuck", OBJECTS, (p.Thread("t", "script", nodes, 0),))
+
+
+def verified(folder: Path) -> list[str]:
+    """What fails of a certificate."""
+    manifest = files.load_manifest(str(folder))
+    report = verifying.verify(str(folder), manifest, verifying.read_program(str(folder), manifest), use=("z3",))
+    assert not report.open
+    return report.failures
+
+
+def test_what_is_pending_for_ever_is_named_and_verifies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The operations are reached, as they are called; their accesses stand in the list of what never occurs."""
+    manifest = write_certificate(str(tmp_path), stuck(), CUDA)
+    stay = {access.name for access in manifest.accesses if access.node in BEHIND}
+    assert len(stay) == 2
+    assert {name for name in manifest.reach.never if " " not in name} == stay
+    assert all(f"0.{n}" in manifest.reach.at for n in BEHIND)
+    assert not manifest.reach.unsure
+    assert verified(tmp_path) == []
+    assert run(["verify", str(tmp_path), "--solver", "z3"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for n in BEHIND:
+        assert f"never executes 0.{n} on s: called, and pending for ever" in said
+
+
+def hides(data: dict[str, Any]) -> None:
+    data["reach"]["at"].pop("0.1.0")
+    data["reach"]["never"].append("0.1.0")
+
+
+def hides_a_host_access(data: dict[str, Any]) -> None:
+    data["reach"]["at"].pop("0.6.0")
+    data["reach"]["never"].append("0.6.0")
+
+
+def repeats(data: dict[str, Any]) -> None:
+    data["reach"]["never"].append("0.1.0")
+
+
+def forgets(data: dict[str, Any]) -> None:
+    data["reach"]["never"].remove("0.3.0")
+
+
+def claims(data: dict[str, Any]) -> None:
+    data["reach"]["never"].remove("0.3.0")
+    data["reach"]["at"]["0.3.0"] = 0
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (hides, "reach: 0.1.0 is listed as never occurring, and it can occur"),
+    (hides_a_host_access, "reach: 0.6.0 is listed as never occurring, and it can occur"),
+    (repeats, "reach: something is listed twice"),
+    (forgets, "reach: 0.3.0 has no run and is not in the list"),
+    (claims, "reach: run 0 does not reach 0.3.0"),
+])  # fmt: skip
+def test_a_false_list_of_what_never_runs_fails(change: Callable[[dict[str, Any]], None], message: str, tmp_path: Path) -> None:
+    write_certificate(str(tmp_path), stuck(), CUDA)
+    path = tmp_path / files.MANIFEST
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    failures = verified(tmp_path)
+    assert any(message in failure for failure in failures), failures
+
+
+def test_pending_work_that_runs_has_to_be_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relation of a class that loses what was pending is noticed: control and the runs make these accesses."""
+    store = (p.WaitFlag(FLAG, 1, S, True), COPY, p.Record(EVENT, S), p.StoreFlag(FLAG, 1), p.EventSync(EVENT), HOST)
+    nodes = tuple(p.Do(one, n + 1 if n < 5 else p.END) for n, one in enumerate(store))
+    program = p.Program("held", OBJECTS, (p.Thread("t", "loop", nodes, 0),))
+    plain = Machine.pend
+
+    def loses(self: Machine, w: Any, s: int, t: int, n: int, which: int, accesses: tuple[p.Access, ...]) -> None:
+        plain(self, w, s, t, n, which, accesses if self.cls is None else ())
+
+    write_certificate(str(tmp_path / "right"), program, CUDA)
+    assert verified(tmp_path / "right") == []
+    monkeypatch.setattr(Machine, "pend", loses)
+    write_certificate(str(tmp_path / "wrong"), program, CUDA)
+    failures = verified(tmp_path / "wrong")
+    assert any("class y: access 0.1.0 can never be the witness" in failure for failure in failures), failures

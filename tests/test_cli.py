@@ -411,12 +411,12 @@ def test_interrupting_prints_the_table_so_far(folder: Path, jobs: str) -> None:
     write(folder, "slow.py", SLOW.format(good="good_slow"))
     command = [sys.executable, "-m", "fencepost", "check", "slow.py", "--jobs", jobs]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (folder / "started").exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "quick" in out and "1 answer" in out
     assert "interrupted; 1 of 2" in err and "Traceback" not in err
@@ -428,12 +428,12 @@ def test_a_terminated_command_leaves_no_workers(folder: Path) -> None:
     write(folder, "term.py", SLOW.format(good="good_term"))
     command = [sys.executable, "-m", "fencepost", "check", "term.py", "--jobs", "2"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not (folder / "started").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         process.terminate()
         # The pipes close only when the last worker, which has them too, is gone.
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 143
 
 

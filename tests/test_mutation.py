@@ -120,7 +120,8 @@ HARMLESS = {
     "self._add(thread, *self._ordered)": "the order of calls, for feasibility only",
     "self.clocks.absorb(thread, clock)": "of `_join`, which is switched off at its callers",
     "self.seen[key] = now if before is None else merged(before, now)": "of `_add`, which is switched off at its callers",
-    "self.clocks.sync(step.thread, self.clocks.snapshot(fifo), fifo)": "of `_join_fifo`, which is switched off at its callers",
+    "self.clocks.absorb(step.thread, clock)": "of `_join_fifo`, which is switched off at its callers",
+    "self.clocks.sync(step.thread, clock, fifo)": "of `_join_fifo`, which is switched off at its callers",
     'self._join(fifo, ("order", ("word", o.flag)))': "the order of meetings, for feasibility only",
     'self._add(agent, ("order", ("word", o.flag)))': "the order of meetings, for feasibility only",
     'self._join(fifo, ("order", ("channel", o.channel)))': "the order of meetings, for feasibility only",
@@ -130,6 +131,39 @@ HARMLESS = {
     "s.streams[stream] |= s.tb[self.t]": "at the free: whoever gets the block comes after the free itself",
 }
 """Statements that no design can notice, and why."""
+SHARED = {
+    ("ThreadCompiler._recorded", "s.streams[i] |= s.tb[t]"),
+    ("ThreadCompiler._recorded", "s.calls[k] |= s.tb[t] | (PENDING if busy else 0)"),
+    ("ThreadCompiler._join_event_shared", "k, bit = slot(s), (flags & BIT) | s.tb[t]"),
+    ("ThreadCompiler._join_event_shared", "s.streams[stream(s)] |= bit"),
+    ("ThreadCompiler._join_event_shared", "s.streams[k] |= bit"),
+    (
+        "ThreadCompiler._join_event_shared",
+        "s.calls[k] |= s.tb[t] | (0 if flags & COMPLETE else PENDING) | (BIT if flags & CALLED else 0)",
+    ),
+    ("ThreadCompiler._join_stream_shared", "s.streams[stream(s)] |= s.streams[behind]"),
+    ("ThreadCompiler._join_stream_shared", "s.streams[k] |= s.streams[behind]"),
+    ("ThreadCompiler._join_stream_shared", "s.calls[k] |= s.tb[t] | s.calls[behind]"),
+    (
+        "ThreadCompiler._record_shared",
+        "write(s, (s.streams[stream(s)] & BIT) | RECORDED | (CALLED if s.tb[t] else 0) | known)",
+    ),
+    ("LocationRules._record_shared", "s.streams[queue] |= s.tb[self.t]"),
+    ("LocationRules._record_shared", "s.calls[slot] |= s.tb[self.t] | (PENDING if busy else 0)"),
+    ("Device.record_is_last", "s.calls[slot] = (s.calls[slot] | bit | PENDING) & ~JOINED"),
+    ("Device._complete", "s.streams[k] |= bit"),
+    ("Device._complete", "s.calls[k] &= ~(PENDING | JOINED)"),
+    ("MeetingCompiler._join_own", "s.tb[t] |= s.streams[k]"),
+    ("MeetingCompiler._join_own", "s.calls[k] |= JOINED"),
+    ("MeetingCompiler._streamjoinsevent", "s.streams[slot(s)] |= bit | flags & BIT"),
+    ("MeetingCompiler._join_shared", "s.calls[k] = (s.calls[k] | s.tb[t] | s.calls[k_behind]) & ~JOINED"),
+    ("MeetingCompiler._join_shared", "s.streams[k] |= s.streams[behind]"),
+    (
+        "Player._waits_too",
+        "self.own[self.lanes[stream]] = (merged(merged(clock, capture.clock), self.clocks.now[thread]), items)",
+    ),
+}
+"""The same edges again, for streams that share a hardware queue: the engines are compared on those in test_shared_queue.py."""
 
 
 def _functions(cls: type) -> Iterator[tuple[str, FunctionType]]:
@@ -174,7 +208,7 @@ def test_every_line_that_makes_an_edge_is_in_the_table(
         for where, function in _functions(cls)
         for statement in _statements(function)
         if joins in statement and any(mark in statement for mark in marks) and statement not in HARMLESS
-        if not _touched(where, statement)
+        if not _touched(where, statement) and (where.split(":")[1], statement) not in SHARED
     ]
     assert not bare, "\n".join(bare)
 

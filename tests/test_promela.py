@@ -18,13 +18,14 @@ from fencepost.check import Case, build, cases, decide
 from fencepost.cli import run
 from fencepost.loader import load
 from fencepost.model import events
-from fencepost.model import program as p
-from fencepost.model.answer import BOUNDED, MASKED, PROVED, REFUTED, Run
+from fencepost.model.answer import BOUNDED, MASKED, PROVED, REFUTED
 from fencepost.model.language.build import program_of
 from fencepost.proofs.check import check as explore
 from fencepost.proofs.foreign.promela import NotExported, promela
 from fencepost.proofs.smt.engine import check
 from fencepost.simulator.random_designs import stream
+
+from smt_agreement import turns_of
 
 COMPILER = shutil.which("tcc") or shutil.which("cc")
 """SPIN's checker of one design is compiled in 20 ms by tcc and in a second by others, and runs for less."""
@@ -61,19 +62,6 @@ def verdict(text: str, folder: Path, *options: str) -> str:
         return GAVE_UP
     assert "errors: 0" in done.stdout, done.stdout + done.stderr
     return BOUNDED
-
-
-def turns_of(program: p.Program, run: Run) -> int:
-    """How many turns the thread that makes most of them begins in a run."""
-    begun: dict[int, int] = {}
-    at_start = {t: True for t in range(len(program.threads))}
-    for step in run.steps:
-        if at_start[step.thread]:
-            begun[step.thread] = begun.get(step.thread, 0) + 1
-        node = program.threads[step.thread].nodes[step.node]
-        following = node.next if isinstance(node, p.Do) else dict(node.branches)[step.answer or ""]
-        at_start[step.thread] = following == p.END
-    return max(begun.values(), default=1)
 
 
 def declared() -> list[Case]:

@@ -214,3 +214,15 @@ def test_export_writes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "lines" in capsys.readouterr().out
     assert run(command) == 0
     assert capsys.readouterr().out == file.read_text()
+
+
+@pytest.mark.parametrize("tries", [{"OTHERS_EFFORT": 1}, {"FIRST": 1}, {"FIRST": 1, "SECOND": 1}], ids=str)
+def test_how_hard_is_tried_changes_no_verdict(tries: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Giving up on further hazards, encoding fewer turns again, the other solver, and back to the first one."""
+    from fencepost.proofs.smt import engine
+
+    for name, effort in tries.items():
+        monkeypatch.setattr(engine if hasattr(engine, name) else engine.Solver, name, effort)
+    for depth, verdict in ((4, "bounded"), (3, "refuted")):
+        answer = check(program_of(ring.ring, {"depth": depth, "outstanding": 4}), 6)
+        assert (answer.verdict, answer.bound) == (verdict, 6 if verdict == "bounded" else 4), tries

@@ -141,9 +141,14 @@ def _print(directory: str, report: Report, use: Sequence[str], against: str | No
         spent = sum(s.seconds for s in mine)
         _line(f"{solver} {solvers.version(solver)}", f"{', '.join(said)} ({spent:.1f} s)")
     reach = manifest.reach
-    _line("replayed", f"{_count(len(reach.runs), 'run')}; reached: {len(reach.at)} operations, outcomes and pairs")
-    if reach.never:
-        _line("never occurs", _some(reach.never))
+    _line("replayed", f"{_count(len(reach.runs), 'run')}; reached: {len(reach.at)} operations, outcomes, accesses and pairs")
+    stuck = _never_executes(manifest)
+    for name in stuck:
+        _line("never executes", name)
+    accesses = {access.name for access in manifest.accesses}
+    never = [name for name in reach.never if name not in accesses]
+    if never:
+        _line("never occurs", _some(never))
     for pair in manifest.spared:
         _line("changes nothing", pair)
     for note in report.notes:
@@ -156,6 +161,18 @@ def _print(directory: str, report: Report, use: Sequence[str], against: str | No
         _line("FAILS", failure)
     for undecided in report.open:
         _line("open", undecided)
+
+
+def _never_executes(manifest: Manifest) -> list[str]:
+    """Device items that are called and never run, one line for each: the proof says nothing about what they would do."""
+    accesses = {access.name: access for access in manifest.accesses}
+    found: dict[str, list[str]] = {}
+    for name in manifest.reach.never:
+        access = accesses.get(name)
+        if access is not None and f"{access.thread}.{access.node}" in manifest.reach.at:
+            mode = {"r": "read", "w": "write"}.get(access.mode, access.mode)
+            found.setdefault(f"{access.thread}.{access.node} on {access.on}", []).append(f"{mode} of {access.operand} ({name})")
+    return [f"{at}: called, and pending for ever: {_some(what, 4)}" for at, what in found.items()]
 
 
 def _line(name: str, text: str) -> None:
@@ -222,6 +239,12 @@ def write_certificates(outcomes: Sequence[Outcome], directory: str, progress: Pr
             raise InputError(f"--certificate {where}: {error.strerror or error}") from None
         progress.clear()
         states = sum(entry.states for entry in manifest.classes)
+        stuck = _never_executes(manifest)
+        if stuck:
+            click.echo(
+                f"fencepost: {title}: {_count(len(stuck), 'device item')} called that {'never executes' if len(stuck) == 1 else 'never execute'}, "
+                "being pending for ever; nothing is proved about what comes behind a hang", err=True,
+            )  # fmt: skip
         click.echo(f"certificate: {where} ({_count(states, 'minimal bit set')}); check it with `fencepost verify`", err=True)
     return complete
 

@@ -179,6 +179,8 @@ def overtaking(hazard: Hazard) -> str:
     to = f" into {second.tenant}" if second.tenant and second.tenant != first.tenant else ""
     still = "read" if first.mode == "r" else "write"
     verb = "writes" if second.mode == "w" else "reads"
+    if hazard.held_back:
+        return f"{hazard.name}: {what} {verb}{to} held back until after {first.operation} of step {first.step} on {first.agent}"
     return (
         f"{hazard.name}: {what} {verb}{to} while {first.operation} of step {first.step} on {first.agent} "
         f"may still {still}"

@@ -169,6 +169,11 @@ def missing_edge(hazard: Hazard, program: p.Program | None = None) -> str:
     first = hazard.first
     if first is None:
         return f"{act}, and these bytes hold nothing of its own: never written, or freed before"
+    if hazard.held_back:
+        return (
+            f"{who} {verb} {second.tenant} in step {second.step} ({second.operation}) when its block belongs to {first.tenant} already: "
+            f"it is held back until after {first.operation} of step {first.step} ({place_of(first) or first.agent})"
+        )
     still = "write" if first.mode == "w" else "read"
     owner = "stream" if first.on_device else "host thread"
     them = f"its bytes as {first.tenant}" if first.tenant and first.tenant != second.tenant else "it"

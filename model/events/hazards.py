@@ -5,13 +5,13 @@ from __future__ import annotations
 from fencepost.model import program as p
 from fencepost.model.answer import AccessInfo, Hazard
 from fencepost.model.events.parts import Key
-from fencepost.model.events.structure import Structure
+from fencepost.model.events.structure import Structure, late
 from fencepost.model.events.values import value_change
 from fencepost.model.operations import RULES
 
 
 def hazard_of(structure: Structure, first: int, second: int) -> Hazard:
-    """The hazard of two unordered accesses (indices into `structure.accesses`, in either order)."""
+    """The hazard of two accesses that `conflicts` found (indices into `structure.accesses`, in either order)."""
     first, second = min(first, second), max(first, second)
     one, two = structure.accesses[first].touched, structure.accesses[second].touched
     kind = "WAW" if one.write and two.write else "RAW" if one.write else "WAR"
@@ -25,6 +25,7 @@ def hazard_of(structure: Structure, first: int, second: int) -> Hazard:
         value_change(structure, first, second)[0],
         harm,
         b.tenant if one.tenant != two.tenant else None,
+        late(structure, first, second),
     )
 
 

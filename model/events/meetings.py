@@ -17,6 +17,7 @@ from fencepost.model.events.parts import EventKey, Key
 from fencepost.model.events.questions import HostTests
 from fencepost.model.events.references import Named
 from fencepost.model.operations.meetings import open_channels
+from fencepost.model.platform import Environment
 
 
 class Capture(NamedTuple):
@@ -67,6 +68,7 @@ class Meetings(HostTests):
     nodes: list[Any]
     captures: dict[EventKey, Capture]
     calls: list[Clock]
+    environment: Environment
     tails: list[dict[int, int]]
 
     _MEETING_TABLES = ("pending", "messages", "taken", "words", "unfinished", "completed", "inside", "freeing", "_following")
@@ -143,13 +145,26 @@ class Meetings(HostTests):
         self.pending[fifo] = (*self.pending[fifo], item)
 
     def _mark(self, fifo: int, step: Step, stream: Named) -> int:
-        """The record that a wait for everything in a pending stream waits for."""
-        last = self.pending[fifo][-1]
+        """The record that a wait for everything in a pending stream waits for: right behind its own last item."""
+        place = self._own_pending(stream)
+        after = self.pending[fifo][place:]
+        last = self.pending[fifo][place - 1]
         if last.kind in ("record", "mark"):
             return int(last.what)
         number = self._new_record()
+        self.pending[fifo] = self.pending[fifo][:place]
         self._append(fifo, "mark", step, stream, number)
+        self.pending[fifo] += after
         return number
+
+    def _own_pending(self, stream: Named) -> int:
+        """How far the stream's own items reach into what is pending in its FIFO; 0 if it has none there."""
+        items = self.pending[self.fifos[stream]]
+        if self.environment.one_queue:
+            # A wait for what is over, or will be, is behind its own stream's items only (Player._waits_too).
+            own = [k for k, item in enumerate(items, 1) if item.stream == stream and not isinstance(item.what, Capture)]
+            return own[-1] if own else 0
+        return len(items)
 
     def _waits_for(self, thread: int, record: int) -> None:
         self.inside[thread] = self.inside.get(thread, frozenset()) | {record}
@@ -164,7 +179,7 @@ class Meetings(HostTests):
         stream = self._named(step.thread, effect.stream)
         fifo = self.fifos[stream]
         self._order(("stream", fifo), step.thread)
-        self.calls[fifo] = merged(self.calls[fifo], self.clocks.now[step.thread])
+        self._called(step.thread, stream)
         self._append(fifo, "meet", step, stream, effect)
         self._settle()
 
@@ -205,8 +220,11 @@ class Meetings(HostTests):
         elif item.kind == "wait":
             found = item.what if isinstance(item.what, Capture) else self.completed[item.what]
             self._stream_continues(item.thread, item.caller, fifo, found)
+            if not isinstance(item.what, Capture):
+                self._is_last(item.stream)
         elif item.kind == "record":
             clock = self.clocks.record(item.thread, fifo, item.caller)
+            self._is_last(item.stream)
             self._complete(item.what, Capture(clock, fifo, self.tails[fifo], item.call))
         else:
             self._complete(item.what, Capture(self.clocks.snapshot(fifo), fifo, self.tails[fifo], item.call))
@@ -234,6 +252,7 @@ class Meetings(HostTests):
             if self.total_order and o.channel in self.open:
                 self._add(fifo, ("order", ("channel", o.channel)))
         self.tails[fifo] = {fifo: self.clocks.now[fifo][fifo]}
+        self._is_last(item.stream)
 
     def _make_room(self, fifo: int, o: p.Signal) -> None:
         """For the feasibility test only: a signal comes after the await that made room, and after earlier signals."""
@@ -288,6 +307,12 @@ class Meetings(HostTests):
             self.blocks[one.key] = self.blocks[one.key]._replace(free=one.clock)
 
     # provided by Player
+    def _called(self, thread: int, stream: Named) -> None:
+        raise NotImplementedError
+
+    def _is_last(self, stream: Named) -> None:
+        raise NotImplementedError
+
     def _run_item(self, fifo: int, thread: int, caller: Clock, step: int, turn: int, stream: Named, accesses: Any) -> None:
         raise NotImplementedError
 

@@ -78,10 +78,15 @@ class Player(Meetings):
         self.total_order = total_order
         threads = program.threads
         self.fifos = _fifos(program, environment)
+        self.lanes = _lanes(self.fifos, len(threads)) if environment.one_queue else self.fifos
+        """For each stream slot where what is its own is kept: with one hardware queue not where its items are."""
+        self.own: dict[int, tuple[Clock, dict[int, int]]] | None = {} if environment.one_queue else None
+        """With one hardware queue, by lane: the clock at the stream's own last item, and the items that this is behind."""
         agents = len(threads) + len(set(self.fifos.values()))
         self.clocks = VectorClocks(agents)
         self.tails: list[dict[int, int]] = [{} for _ in range(agents)]
-        self.calls: list[Clock] = [[0] * agents] * agents  # of the enqueue calls of each stream so far
+        # Of the enqueue calls of each stream so far.
+        self.calls: list[Clock] = [[0] * agents] * max(agents, *(lane + 1 for lane in self.lanes.values()), 0)
         self.captures: dict[EventKey, Capture] = {}
         self.nodes: list[Node] = []
         self.false_queries: list[FalseQuery] = []
@@ -102,6 +107,7 @@ class Player(Meetings):
         for name in ("calls", "captures", "nodes", "false_queries", "_pc", "_turn", "_done", "_started"):
             setattr(other, name, getattr(self, name).copy())
         other.tails = self.tails[:]
+        other.own = None if self.own is None else self.own.copy()
         self._copy_host(other)
         if self.meets:
             self._copy_meetings(other)
@@ -264,8 +270,8 @@ class Player(Meetings):
     def _enqueue(self, effect: e.Enqueue, step: Step) -> None:
         thread = step.thread
         fifo = self._fifo(thread, effect.stream)
-        self._called(thread, fifo)
         stream = self.stream(thread, effect.stream)
+        self._called(thread, stream)
         accesses = tuple(self._resolve(step, a) for a in effect.accesses) if self.keep else ()
         if self.pending[fifo]:
             self._append(fifo, "item", step, stream, accesses)
@@ -277,32 +283,69 @@ class Player(Meetings):
         """The item runs; `caller` is the clock of its call, None for now."""
         tick = self.clocks.launch(thread, fifo, caller)
         self.tails[fifo] = {fifo: tick}
+        self._is_last(stream)
         if self.keep:
             self.nodes.append(Node(step, thread, turn, stream, fifo, tick, self.clocks.snapshot(fifo), accesses))
 
-    def _called(self, thread: int, fifo: int) -> None:
+    def _called(self, thread: int, stream: Named) -> None:
         """A "no" of `stream.query()` comes after every call that put work or a wait there."""
-        self.calls[fifo] = merged(self.calls[fifo], self.clocks.now[thread])
+        lane = self.lanes[stream]
+        self.calls[lane] = merged(self.calls[lane], self.clocks.now[thread])
+
+    def _is_last(self, stream: Named) -> None:
+        """What its FIFO has come to is the stream's own last item (S116)."""
+        if self.own is not None:
+            fifo = self.fifos[stream]
+            self.own[self.lanes[stream]] = (self.clocks.snapshot(fifo), self.tails[fifo])
+
+    def _last(self, stream: Named) -> tuple[Clock, dict[int, int]]:
+        """The clock at the stream's own last item, and the items that must end for it."""
+        fifo = self.fifos[stream]
+        if self.own is None:
+            return self.clocks.snapshot(fifo), self.tails[fifo]
+        return self.own.get(self.lanes[stream]) or ([0] * len(self.tails), {})
+
+    def _waits_too(self, thread: int, stream: Named, capture: Capture) -> None:
+        """With one hardware queue: what a stream waits for that is not known to be over may be behind others' items.
+
+        If it is over the wait is no item, so that the stream's end is not behind the rest of the queue for sure.
+        """
+        if self.own is not None:
+            clock, items = self._last(stream)
+            if self._pending(thread, capture.items):
+                items = items.copy()
+                for more in (self.tails[self.fifos[stream]], capture.items):
+                    for agent, tick in more.items():
+                        items[agent] = max(tick, items.get(agent, 0))
+            self.own[self.lanes[stream]] = (merged(merged(clock, capture.clock), self.clocks.now[thread]), items)
 
     def _resolve(self, step: Step, access: p.Access) -> Touched:
         ref = self._memory(step, access.target)
         freed = ref.tenant if not ref.held and ref.tenant is not None and not self.tenants[ref.tenant].refs else None
         return Touched(ref.key, ref.path, self._owner(ref), access.mode == "w", access.same_bytes, access.harm, freed)
 
-    def _capture(self, thread: int, fifo: int) -> Capture:
+    def _capture(self, thread: int, stream: Named) -> Capture:
         """A record at the tail of a stream. It is an item, so it also starts after its call (S2, S19)."""
+        fifo, lane = self.fifos[stream], self.lanes[stream]
         clock = self.clocks.record(thread, fifo)
-        return Capture(clock, fifo, self.tails[fifo], merged(self.calls[fifo], self.clocks.now[thread]))
+        call = merged(self.calls[lane], self.clocks.now[thread])
+        self._is_last(stream)
+        if self.own is not None:
+            self.calls[lane] = call  # the record may wait behind other streams' items
+        return Capture(clock, fifo, self.tails[fifo], call)
 
     def _record_clock(self, thread: int, stream: Named) -> Clock | int:
         fifo = self.fifos[stream]
         self._order(("stream", fifo), thread)
-        return self._pending_record(thread, fifo, stream) if self.pending[fifo] else self._capture(thread, fifo).clock
+        return self._pending_record(thread, fifo, stream) if self.pending[fifo] else self._capture(thread, stream).clock
 
     def _pending_record(self, thread: int, fifo: int, stream: Named) -> int:
         """A record behind work that has not run."""
         number = self._new_record()
-        call = merged(self.calls[fifo], self.clocks.now[thread])
+        lane = self.lanes[stream]
+        call = merged(self.calls[lane], self.clocks.now[thread])
+        if self.own is not None:
+            self.calls[lane] = call
         self._append(fifo, "record", Step(thread, self._pc[thread]), stream, number, call)
         return number
 
@@ -323,13 +366,14 @@ class Player(Meetings):
     def _record_event(self, effect: e.RecordEvent, step: Step) -> None:
         event = self._used_event(step, effect.event)
         fifo = self._fifo(step.thread, effect.stream)
+        stream = self.stream(step.thread, effect.stream)
         self.unfinished.pop(event, None)
         if self.pending[fifo]:
             self.captures.pop(event, None)
-            number = self._pending_record(step.thread, fifo, self.stream(step.thread, effect.stream))
+            number = self._pending_record(step.thread, fifo, stream)
             self.unfinished[event] = (number, self.pending[fifo][-1].call)
             return
-        self.captures[event] = self._capture(step.thread, fifo)
+        self.captures[event] = self._capture(step.thread, stream)
 
     def _join_event(self, effect: e.JoinEvent, step: Step) -> None:
         event = self._used_event(step, effect.event)
@@ -344,10 +388,15 @@ class Player(Meetings):
         self._join_fifo(step, self._fifo(step.thread, effect.stream), self.stream(step.thread, effect.stream))
 
     def _join_fifo(self, step: Step, fifo: int, stream: Named) -> None:
-        if self.pending[fifo]:
+        clock, _ = self._last(stream)
+        if self._own_pending(stream):
             self._waits_for(step.thread, self._mark(fifo, step, stream))
+            if self.own is not None:
+                self.clocks.absorb(step.thread, clock)
+        elif self.own is None:
+            self.clocks.sync(step.thread, clock, fifo)
         else:
-            self.clocks.sync(step.thread, self.clocks.snapshot(fifo), fifo)
+            self.clocks.absorb(step.thread, clock)
 
     def _join_device(self, effect: e.JoinDevice, step: Step) -> None:
         for (id_, slot), fifo in self.fifos.items():
@@ -359,13 +408,15 @@ class Player(Meetings):
 
     def _stream_waits(self, step: Step, stream: Named, capture: Capture | int, call: Clock) -> None:
         """`capture` may be the number of a record that is pending."""
-        thread, fifo = step.thread, self.fifos[stream]
+        thread, fifo, lane = step.thread, self.fifos[stream], self.lanes[stream]
+        if not isinstance(capture, int):
+            self._waits_too(thread, stream, capture)
         if self.pending[fifo] or isinstance(capture, int):
             self._append(fifo, "wait", step, stream, capture)
         else:
             self._stream_continues(thread, None, fifo, capture)
-        self.calls[fifo] = merged(self.calls[fifo], call)
-        self._called(thread, fifo)
+        self.calls[lane] = merged(self.calls[lane], call)
+        self._called(thread, stream)
 
     def _stream_continues(self, thread: int, caller: Clock | None, fifo: int, capture: Capture) -> None:
         self.clocks.wait(thread, fifo, capture.clock, capture.source, caller)
@@ -386,12 +437,13 @@ class Player(Meetings):
     def _stream_joins_stream(self, effect: e.StreamJoinsStream, step: Step) -> None:
         thread = step.thread
         behind, stream = self._fifo(thread, effect.other), self.stream(thread, effect.stream)
+        other = self.stream(thread, effect.other)
         self._fifo(thread, effect.stream)
         if self.pending[behind]:
-            number = self._pending_record(thread, behind, self.stream(thread, effect.other))
+            number = self._pending_record(thread, behind, other)
             self._stream_waits(step, stream, number, self.pending[behind][-1].call)
             return
-        capture = self._capture(thread, behind)
+        capture = self._capture(thread, other)
         self._stream_waits(step, stream, capture, capture.call)
 
     def _note_use(self, effect: e.NoteUse, step: Step) -> None:
@@ -404,13 +456,13 @@ class Player(Meetings):
 
     def _query_items(self, thread: int, question: p.EventQuery | p.StreamQuery) -> dict[int, int]:
         if isinstance(question, p.StreamQuery):
-            return self.tails[self.fifos[self.stream(thread, question.stream)]]
+            return self._last(self.stream(thread, question.stream))[1]
         capture = self.captures.get(self._event(Step(thread, self._pc[thread]), question.event))
         return {} if capture is None else capture.items
 
     def _waits_on_the_device(self, thread: int, question: p.EventQuery | p.StreamQuery) -> bool:
         if isinstance(question, p.StreamQuery):
-            return bool(self.pending[self.fifos[self.stream(thread, question.stream)]])
+            return bool(self._own_pending(self.stream(thread, question.stream)))
         return bool(self.unfinished) and self._event(Step(thread, self._pc[thread]), question.event) in self.unfinished
 
     def _query_answers(self, thread: int, question: p.EventQuery | p.StreamQuery) -> set[str]:
@@ -425,22 +477,26 @@ class Player(Meetings):
         if self._waits_on_the_device(thread, question):
             # What it waits for runs later in the run: nothing that comes before this step can come after its end.
             if isinstance(question, p.StreamQuery):
-                call = self.calls[self._fifo(thread, question.stream)]
+                self._fifo(thread, question.stream)
+                call = self.calls[self.lanes[self.stream(thread, question.stream)]]
             else:
                 call = self.unfinished[self._used_event(step, question.event)][1]
             self.clocks.absorb(thread, call)
             return
         items = self._query_items(thread, question)
         if isinstance(question, p.StreamQuery):
-            fifo = self._fifo(thread, question.stream)
-            clock, source, call = self.clocks.snapshot(fifo), fifo, self.calls[fifo]
+            source, stream = self._fifo(thread, question.stream), self.stream(thread, question.stream)
+            clock, call = self._last(stream)[0], self.calls[self.lanes[stream]]
         else:
             capture = self.captures.get(self._used_event(step, question.event))
             if capture is None:
                 return
             clock, source, call = capture.clock, capture.source, capture.call
         if step.answer == "yes":
-            self.clocks.sync(thread, clock, source)
+            if self.own is not None:
+                self.clocks.absorb(thread, clock)
+            else:
+                self.clocks.sync(thread, clock, source)
             return
         self.clocks.absorb(thread, call)
         self.false_queries.append(FalseQuery(self.steps, self.clocks.snapshot(thread), tuple(items.items())))
@@ -456,6 +512,11 @@ def _fifos(program: p.Program, environment: Environment) -> dict[Named, int]:
                 shared = ("queue", stream.gpu, stream.process) if environment.one_queue else (id_, slot)
                 fifos[(id_, slot)] = agents.setdefault(shared, len(program.threads) + len(agents))
     return fifos
+
+
+def _lanes(fifos: dict[Named, int], first: int) -> dict[Named, int]:
+    """A number for each stream slot."""
+    return {stream: first + k for k, stream in enumerate(fifos)}
 
 
 def _host(player: Player, effect: Any, step: Step) -> None:

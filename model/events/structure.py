@@ -27,6 +27,8 @@ class Structure:
         self.platform = player.platform
         self.environment = player.environment
         self.run = run
+        self.program_meets = player.meets
+        """Whether work may be held back on the device, and so come after calls that were made later."""
         self.nodes: list[Node] = player.nodes
         self.tenants = player.tenants
         self.false_queries: list[FalseQuery] = player.false_queries
@@ -62,7 +64,7 @@ def overlap(a: Touched, b: Touched) -> bool:
 def conflicts(structure: Structure) -> list[tuple[int, int]]:
     """Pairs of accesses (indices, in val order) of common bytes, one a write, that are not ordered: the hazards.
 
-    Per buffer and agent the search goes back from the newest access and stops at the first that is ordered: what
+    And those of two owners of a block that are ordered the wrong way round (`late`). Per buffer and agent the search goes back from the newest access and stops at the first that is ordered: what
     that agent did earlier is ordered, too.
     """
     found: list[tuple[int, int]] = []
@@ -82,7 +84,36 @@ def conflicts(structure: Structure) -> list[tuple[int, int]]:
                 if (before.write or touched.write) and overlap(before, touched):
                     found.append((other, index))
         agents.setdefault(node.agent, []).append(index)
+    if structure.program_meets:
+        found += _late(structure)
     found.sort()
+    return found
+
+
+def late(structure: Structure, first: int, second: int) -> bool:
+    """Whether `second` is by an earlier owner of the block than `first`, which surely comes before it.
+
+    Such work was held back until its block had another owner. No order of the two is in question: with memory of its own for
+    each owner (theory section 1) neither would see the other.
+    """
+    a, b = structure.accesses[first], structure.accesses[second]
+    if a.touched.tenant is None or b.touched.tenant is None or a.touched.key != b.touched.key:
+        return False
+    return a.touched.tenant > b.touched.tenant and happens_before(structure.nodes[a.node], structure.nodes[b.node])
+
+
+def _late(structure: Structure) -> list[tuple[int, int]]:
+    """The pairs of `late`, one a write."""
+    found: list[tuple[int, int]] = []
+    owned: dict[Key, list[int]] = {}
+    for index, (_, touched) in enumerate(structure.accesses):
+        if touched.tenant is None or touched.freed is not None:
+            continue
+        before = owned.setdefault(touched.key, [])
+        for other in before:
+            if (structure.accesses[other].touched.write or touched.write) and late(structure, other, index):
+                found.append((other, index))
+        before.append(index)
     return found
 
 

@@ -13,7 +13,7 @@ from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.model.events.parts import Key, Path, covers, paths_overlap
 from fencepost.model.events.state import Touched
-from fencepost.model.events.structure import Structure, happens_before
+from fencepost.model.events.structure import Structure, happens_before, late
 from fencepost.model.operations import Context, lower
 
 
@@ -32,10 +32,14 @@ UNKNOWN_PART = "a write repeats the bytes of an unknown part, so nobody can say 
 
 
 class Contents:
-    """The content of all buffers. `saved` is what same-bytes writes continue: their place's content in val order."""
+    """The content of all buffers. `saved` is what same-bytes writes continue: their place's content in val order.
 
-    def __init__(self, saved: dict[int, tuple[Observation, list[Entry]]] | None = None) -> None:
-        self.buffers: dict[Key, list[Entry]] = {}
+    `apart`: each owner of a block has memory of its own.
+    """
+
+    def __init__(self, saved: dict[int, tuple[Observation, list[Entry]]] | None = None, apart: bool = False) -> None:
+        self.buffers: dict[tuple[Key, int | None], list[Entry]] = {}
+        self.apart = apart
         self.saved = {} if saved is None else saved
         self.replaying = saved is not None
 
@@ -44,7 +48,7 @@ class Contents:
 
         What an earlier owner of the block left there before the present owner's first write is undefined content.
         """
-        entries = self.buffers.get(t.key, [])
+        entries = self.buffers.get(self._place(t), [])
         if t.tenant is not None:
             own = next((k for k, entry in enumerate(entries) if entry.tenant == t.tenant), len(entries))
             entries = [x for k, x in enumerate(entries) if k > own or (x.tenant or 0) >= t.tenant]
@@ -94,10 +98,13 @@ class Contents:
 
     def _put(self, t: Touched, new: Entry) -> None:
         kept = [
-            x for x in self.buffers.get(t.key, [])
+            x for x in self.buffers.get(self._place(t), [])
             if new.path and not (x.tenant == new.tenant and covers(new.path, x.path))
         ]  # fmt: skip
-        self.buffers[t.key] = [*kept, new]
+        self.buffers[self._place(t)] = [*kept, new]
+
+    def _place(self, t: Touched) -> tuple[Key, int | None]:
+        return (t.key, t.tenant if self.apart else None)
 
 
 def _initial(t: Touched) -> Any:
@@ -137,6 +144,8 @@ def value_change(structure: Structure, first: int, second: int) -> tuple[bool | 
     in this run, though the design has readers).
     """
     nodes = structure.nodes
+    if late(structure, first, second):
+        return _late_change(structure, first, second)
     a, b = structure.accesses[first].node, structure.accesses[second].node
     saved = val(structure)[1].saved
     before = [n for n, x in enumerate(nodes) if happens_before(x, nodes[a]) or happens_before(x, nodes[b])]
@@ -168,6 +177,25 @@ def value_change(structure: Structure, first: int, second: int) -> tuple[bool | 
     if unclear:
         return None, UNKNOWN_PART
     return None, "no reader of this run tells the two orders apart, but the design has readers of these bytes"
+
+
+def _late_change(structure: Structure, first: int, second: int) -> tuple[bool | None, str]:
+    """`value_change` for an access of an earlier owner that comes after one of a later owner."""
+    nodes = range(len(structure.nodes))
+    outcomes: list[dict[int, Observation]] = []
+    for apart in (False, True):
+        contents = Contents(apart=apart)
+        outcomes.append({})
+        run_nodes(structure, nodes, contents, outcomes[-1])
+    owners = {structure.accesses[index].touched.tenant for index in (first, second)}
+    for index, got in outcomes[0].items():
+        if outcomes[1][index] != got and structure.accesses[index].touched.tenant in owners:
+            reader = structure.nodes[structure.accesses[index].node]
+            return True, f"the read in step {reader.step} of the run observes what another owner wrote"
+    pair = (structure.accesses[first].touched, structure.accesses[second].touched)
+    if not any(_may_read(structure, t, pair) for t in _reads(structure.program, structure)):
+        return False, "nothing in the design reads these bytes"
+    return None, "no reader of this run sees what another owner wrote, but the design has readers of these bytes"
 
 
 def _reads(program: p.Program, structure: Structure) -> Iterator[tuple[p.Thread, p.Operand]]:

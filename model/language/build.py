@@ -103,8 +103,8 @@ def assemble(design: Design, root: str, accepts: tuple[p.Accept, ...], place: st
                 place,
             )
     threads = tuple(
-        p.Thread(name, kind, nodes, entry, tuple(_local(design, key) for key in locals_), process)
-        for name, (kind, nodes, entry, locals_, process) in design._threads.items()
+        p.Thread(name, kind, nodes, entry, tuple(_local(design, key) for key in locals_), process, idle)
+        for name, (kind, nodes, entry, locals_, process, idle) in design._threads.items()
     )
     places = tuple(
         tuple(p.Place(_relative(file, root), line, function) for file, line, function in frames)

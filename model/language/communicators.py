@@ -456,7 +456,9 @@ class Communicators:
         `capacity`: how many calls a rank may be ahead of a peer that it does not need, before its stream waits (None: any
         number). `serial`: for a rank whose calls are on several streams; the library then runs each after the one before.
         """
-        if isinstance(ranks, str):
+        if isinstance(ranks, str) or not isinstance(ranks, Iterable):
             fail(f"communicator {name!r}: ranks={ranks!r}; give a list of the ranks' names")
         names = tuple(rank.name if isinstance(rank, Process) else rank for rank in ranks)
+        if not all(isinstance(one, str) and one for one in names):
+            fail(f"communicator {name!r} has the ranks {list(names)}; a rank is a name or a process")
         return Communicator(self, self._fresh(name), names, version, record_streams, blocking_wait, capacity, serial)

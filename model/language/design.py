@@ -45,7 +45,7 @@ class Design(Composites, Communicators, Meetings, Sharing):
         self._known_processes: dict[str, Process] = {"": self._processes[0]}
         self._objects: list[p.Object] = []
         self._names: dict[str, str] = {}
-        self._threads: dict[str, tuple[str, tuple[p.Node, ...], int, tuple[LocalKey, ...], str]] = {}
+        self._threads: dict[str, tuple[str, tuple[p.Node, ...], int, tuple[LocalKey, ...], str, bool]] = {}
         self._defaults: dict[tuple[str, int], Stream] = {}
         self._takes: dict[int, hosts.Cursor] = {}
         self._cursors: list[hosts.Cursor] = []
@@ -205,6 +205,7 @@ class Design(Composites, Communicators, Meetings, Sharing):
     def _thread(
         self, name: str, kind: str, stream: Stream | None, process: Process | str | None,
         around: tuple[p.Operation, p.Operation] | None = None, calls_cuda: bool = True,
+        idle: bool = False,
     ) -> Callable[[Body], Body]:  # fmt: skip
         if self._recording is not None:
             fail(f"thread {name!r} is made in a body; make it outside")
@@ -218,6 +219,8 @@ class Design(Composites, Communicators, Meetings, Sharing):
             self._own(stream)
         if isinstance(process, str):
             process = self._known_processes.get(process) or self.process(process)
+        if process is not None and not isinstance(process, Process):
+            fail(f"thread {name!r}: process={process!r} is no process; make it with d.process(name)")
         owner = process or self._processes[-1]
 
         def trace(body: Body) -> Body:
@@ -235,7 +238,7 @@ class Design(Composites, Communicators, Meetings, Sharing):
             finally:
                 self._processes.pop()
             if nodes:  # what only captures a graph runs nothing
-                self._threads[name] = (kind, nodes, entry, tuple(tracer.locals), owner.name)
+                self._threads[name] = (kind, nodes, entry, tuple(tracer.locals), owner.name, idle)
             return body
 
         return trace

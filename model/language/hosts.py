@@ -72,6 +72,8 @@ def _lower(
         design._own(value)
         if isinstance(value, (Event, Tensor)):
             lowered.append(value._operand(recording))
+            if isinstance(value, Tensor) and value._life is not None:
+                value._life.others.append((f"what {where} was given", None))
             continue
         assert isinstance(value, (Index, Handle))
         depth = value._size if isinstance(value, Handle) else value._depth()
@@ -265,6 +267,9 @@ class Cell(Referent):
         operand = self._operand(recording)
         values, numbers = _receive(self._design, self._item, self._name, recording)
         recording.do(p.CellGet(operand, numbers, take))
+        for value in values:
+            if not take and isinstance(value, Tensor) and value._life is not None:
+                value._life.others.append((f"cell {self._name!r}", None))
         return values[0] if len(values) == 1 else Item(values, "", _lasting(recording))
 
     def clear(self) -> None:

@@ -103,7 +103,7 @@ class Meetings:
 
         def make(body: Callable[[], None]) -> Callback:
             around = (p.WaitFlag(due._id, 1, None, True), p.StoreFlag(returned._id, 1))
-            self._thread(name, "loop", None, process, around, calls_cuda)(body)
+            self._thread(name, "loop", None, process, around, calls_cuda, idle=True)(body)
             return Callback(self, name, stream, due, returned)
 
         return make

@@ -203,6 +203,9 @@ class Tensor(Referent):
         base = self._operand(recording)
         life = recording.local(name or f"{self._name} view", p.MEMORY, f"view {base}", None, self._pool)
         recording.do(p.View(life.local, base, bool(attributed), bool(held)))
+        if held and self._life is not None:
+            life.others.append((f"{self.name!r}", self._life))
+            self._life.others.append((f"its view {life.name!r}", life))
         return Tensor(self._design, life.name, self._space, life=life, pool=self._pool)
 
     def release(self) -> None:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import fail
+from fencepost.model.language.errors import fail, here
 from fencepost.model.language.objects import Event, Stream, Tensor, _memory
 from fencepost.model.language.tracer import Life
 
@@ -29,40 +29,63 @@ class Condition:
     with spurious wake-ups.
     """
 
-    def __init__(self, design: Design, name: str, lock: Lock, waiting: Queue, woken: Queue) -> None:
+    def __init__(self, design: Design, name: str, lock: Lock, places: tuple[tuple[Queue, Queue], ...]) -> None:
         self._design, self._name, self._lock = design, name, lock
-        self._waiting, self._woken = waiting, woken
-        self._threads: set[str] = set()
+        self._places = places
+        """For each thread that waits: who waits there, and who was woken. Nobody that comes later can take what woke another."""
+        self._threads: list[str] = []
 
     def __repr__(self) -> str:
         return f"<condition {self._name!r}>"
 
     def wait(self) -> None:
         """Let go of the lock, wait until notified, take the lock."""
-        recording = self._design._running()
-        self._threads.add(recording.tracer.name)
-        if len(self._threads) > self._waiting.capacity:
+        thread = self._design._running().tracer.name
+        if thread not in self._threads:
+            self._threads.append(thread)
+        if len(self._threads) > len(self._places):
             fail(
                 f"condition {self._name!r}: {len(self._threads)} threads wait on it; write "
                 f"d.condition({self._name!r}, lock, waiters={len(self._threads)})"
             )
-        self._waiting.put()
+        waiting, woken = self._places[self._threads.index(thread)]
+        waiting.put()
         self._lock.release()
-        self._woken.get()
+        woken.get()
         self._lock.acquire()
 
     def notify(self) -> None:
         """Wake one waiting thread; lost when there is none."""
+        order = range(len(self._places))
+        if len(order) > 1:
+            # The first of a ring of places, begun anywhere, at which somebody waits: with two it may be either, as with more it
+            # may be any of those that wait.
+            recording = self._design._running()
+            key = (f"{self._name} wakes", "notify")
+            times = recording.counts[key] = recording.counts.get(key, 0) + 1
+            names = tuple(str(k) for k in order)
+            first = int(recording.ask(p.Choose(key[0] if times == 1 else f"{key[0]} ({times})", names), names))
+            order = range(first, first + len(order))
+        self._wake([k % len(self._places) for k in order])
+
+    def _wake(self, places: list[int]) -> None:
+        """Wake who waits at the first place at which somebody does."""
         recording = self._design._running()
-        recording.begin_maybe(p.QueueHolds(self._waiting._id, 1))
-        self._waiting.get()
-        recording.do(p.Put(self._woken._id, "", (), False))  # never full: only who waits is woken
-        recording.end_maybe()
+        (waiting, woken), others = self._places[places[0]], places[1:]
+        if not others:
+            recording.begin_maybe(p.QueueHolds(waiting._id, 1))
+        elif not recording.yes(p.QueueHolds(waiting._id, 1)):
+            self._wake(others)
+            return
+        waiting.get()
+        recording.do(p.Put(woken._id, "", (), False))  # never full: only who waits is woken
+        if not others:
+            recording.end_maybe()
 
     def notify_all(self) -> None:
         """Wake all waiting threads."""
-        for _ in range(self._waiting.capacity):
-            self.notify()
+        for place in range(len(self._places)):
+            self._wake([place])
 
 
 class Released:
@@ -98,7 +121,9 @@ class Collector:
         _memory(x, "unreachable")
         recording.do(p.Put(self._garbage._id, "", (x._operand(recording),), False))
         if x._life is not None:
-            x.release()
+            x._life.others.append((f"collector {self._name!r}", None))
+        if x._life is not None:
+            recording.release(x._life)
 
 
 class Imported(Tensor):
@@ -157,7 +182,28 @@ class IpcQueue:
 
 
 class Ordered(Tensor):
-    """Memory that is allocated and freed in the order of streams."""
+    """Memory that is allocated and freed in the order of streams: its free is a call, whoever still refers to it."""
+
+    def release(self) -> None:
+        """Only for the reference that is left when another was handed over."""
+        if self._life is not None and self._life.dead is None and not _handed_over(self._life):
+            fail(f"{self._name!r} is from d.malloc_async; end it with {self._name}.free_async(stream), or hand it over first")
+        super().release()
+
+
+def _handed_over(life: Life) -> bool:
+    return any(other is None for _, other in life.others)
+
+
+def _must_end(life: Life, place: str) -> Callable[[int | None], None]:
+    """At the end of its scope: the memory was freed, or handed to somebody who frees it. A leak is none that others may get."""
+
+    def ending(site: int | None) -> None:
+        held = any(life is one for frame in life.recording.frames for one in frame.held)  # the call may have kept it
+        if life.dead is None and not held and not _handed_over(life):
+            fail(f"{life.name!r} is neither freed nor handed over when its turn or scope ends; call free_async(stream)", place)
+
+    return ending
 
 
 def free_async(tensor: Tensor, stream: Stream | None) -> None:
@@ -166,7 +212,8 @@ def free_async(tensor: Tensor, stream: Stream | None) -> None:
     Allocation and free are items of their streams that access the bytes. So whoever uses them in front of the one or behind the
     other, or unordered with either, is in conflict, whether or not the block is handed out again; another stream's
     allocation gets it behind the free. The content counts as defined from the allocation on (errs on missed bugs: reads
-    of what nobody has written).
+    of what nobody has written). It ends the bytes for all, so it is refused while a view or a queue still refers to them; raw
+    pointers (`view(held=False)`) may be left over, and their use is a hazard. What is neither freed nor handed over is refused.
     """
     design = tensor._design
     recording = design._running()
@@ -178,6 +225,12 @@ def free_async(tensor: Tensor, stream: Stream | None) -> None:
         fail(f"a part of {tensor.name!r} cannot be freed; free the whole")
     if tensor._space and not isinstance(tensor, Ordered):
         fail(f"{tensor.name!r} is not from d.malloc_async; let go of it with release()")
+    for what, other in tensor._life.others:
+        if tensor._life.dead is None and (other is None or other.dead is None):
+            fail(
+                f"{tensor.name!r} is freed while {what} refers to it, and its bytes end for all; "
+                + ("make views of it with held=False" if other is not None else "free it where it is received, or taken out for good")
+            )
     where = design._stream(stream, recording)
     operand = tensor._operand(recording)
     recording.do(p.Launch(f"free {tensor.name}", where, (p.Access(operand, "r"), p.Access(operand, "w"))))
@@ -190,15 +243,27 @@ class Sharing:
 
     def condition(self: Any, name: str, lock: Lock, waiters: int = 1) -> Condition:
         """A condition variable on `lock`; `waiters` is how many threads may wait on it."""
-        waiting = self.queue(f"{name} waiting", capacity=waiters, item=())
-        woken = self.queue(f"{name} woken", capacity=waiters, item=())
-        return Condition(self, name, lock, waiting, woken)
+        from fencepost.model.language.hosts import Lock
+
+        if not isinstance(name, str) or not name:
+            fail(f"a condition is called {name!r}; give it a name")
+        if not isinstance(lock, Lock):
+            fail(f"condition {name!r}: {lock!r} is no lock; make one with d.lock(name)")
+        self._own(lock)
+        many = self._positive(name, "waiters", waiters) or 1
+        places = tuple(
+            tuple(self.queue(f"{name} {what}{'' if many == 1 else f' {k}'}", capacity=1, item=()) for what in ("waiting", "woken"))
+            for k in range(many)
+        )
+        return Condition(self, name, lock, places)
 
     def collector(
         self: Any, name: str, *, capacity: int = 1, stream: Stream | None = None, process: Process | str | None = None,
         finaliser: Callable[[Tensor], None] | None = None,
     ) -> Collector:  # fmt: skip
         """A thread that lets go of garbage at any time; `stream` is current in it, `finaliser` gets each reference."""
+        if finaliser is not None and not callable(finaliser):
+            fail(f"collector {name!r}: finaliser={finaliser!r}; give a function of one tensor")
         garbage = self.queue(f"{name} garbage", capacity=capacity, item=(p.MEMORY,))
 
         def collect() -> None:
@@ -206,7 +271,7 @@ class Sharing:
             if finaliser is not None:
                 finaliser(tensor)
 
-        self._thread(name, "loop", stream, process)(collect)
+        self._thread(name, "loop", stream, process, idle=True)(collect)
         return Collector(self, name, garbage)
 
     def ipc_queue(self: Any, name: str, capacity: int = 1) -> IpcQueue:
@@ -217,4 +282,7 @@ class Sharing:
         """cudaMallocAsync: memory in the order of a stream (S76), to be freed with `x.free_async(stream)`."""
         tensor = self.empty(name, bytes=bytes, stream=stream)
         self.launch(f"malloc {name}", writes=[tensor], stream=stream)
+        life = tensor._life
+        frame = next(one for one in self._running().frames if life in one.held)
+        frame.endings.append(_must_end(life, here()))
         return Ordered(self, name, "device", tensor._id, life=tensor._life)

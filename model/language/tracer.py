@@ -111,12 +111,14 @@ class Sites:
 class Life:
     """One value made or received in a turn: which local it is, and why it can no longer be used."""
 
-    __slots__ = ("dead", "kind", "local", "name", "recording")
+    __slots__ = ("dead", "kind", "local", "name", "others", "recording")
 
     def __init__(self, recording: Recording, local: int, kind: str, name: str) -> None:
         self.recording, self.local, self.kind, self.name = recording, local, kind, name
         self.dead: str | int | None = None
         """Why it can no longer be used: words, or the site of its release."""
+        self.others: list[tuple[str, Life | None]] = []
+        """What else refers to the same bytes, in words; None where it is out of this turn's hands."""
 
     def check(self, current: Recording) -> int:
         """The local's number. Raises `DesignError` when the value belongs to another turn or is gone."""

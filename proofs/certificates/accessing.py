@@ -321,6 +321,8 @@ class Accessing:
         if wit.tenant and counted and not may_overlap(wit.path, path):
             return None
         w.met = (*w.met, (t, n, which))
+        if where.owner == "late":
+            mask = 0  # that it comes later is what is wrong
         if not write:
             mask |= w.reader  # two reads do not conflict
         check = Check(mask, "write" if write else "read", t, n, which)
@@ -357,7 +359,18 @@ class Accessing:
         chosen.chosen = (t, n, which)
         if chosen.block is not None:
             chosen.block = chosen.block._replace(written=None, former=None)
+            if wit.tenant:
+                self.come_late(chosen)
         return chosen
+
+    def come_late(self, w: World) -> None:
+        """What its former owner has pending on the block comes after its next owner's access."""
+        raise NotImplementedError
+
+    def happens(self, w: World, t: int, n: int, first: int, count: int) -> None:
+        """Control alone meets every access that is made, whatever it touches."""
+        if self.cls is None:
+            w.met = (*w.met, *((t, n, first + k) for k in range(count)))
 
     def accessed_by_host(
         self, w: World, t: int, n: int, first: int, accesses: tuple[p.Access, ...]

@@ -15,7 +15,7 @@ from fencepost.model.answer import Run
 from fencepost.model.operations.registry import QUESTIONS, RULES
 from fencepost.proofs.certificates.footprint import Access
 
-CERTIFICATE_VERSION = 1
+CERTIFICATE_VERSION = 2
 MANIFEST, PROGRAM = "manifest.json", "program.json"
 
 TRUSTED = (
@@ -45,7 +45,11 @@ class ClassEntry(msgspec.Struct, frozen=True):
 
 
 class ReachEntry(msgspec.Struct, frozen=True):
-    """`at`: for each operation "t.n", outcome "t.n=answer" and pair the number of a run that reaches it."""
+    """`at`: for each operation "t.n", outcome "t.n=answer", access "t.n.w" and pair the number of a run that reaches it.
+
+    An operation is reached when it is called. Its accesses are, when its item runs: an item behind a wait on the device that
+    never ends is called, and its accesses stand in `never`.
+    """
 
     runs: tuple[Run, ...]
     at: dict[str, int]

@@ -132,6 +132,7 @@ class Machine(Meetings):
     # ------------------------------------------------------------ device work
 
     def _touch(self, w: World, t: int, n: int, which: int, effect: e.Touch) -> list[World]:
+        self.happens(w, t, n, which, len(effect.accesses))
         return self.accessed_by_host(w, t, n, which, effect.accesses)
 
     def _enqueue(self, w: World, t: int, n: int, which: int, effect: e.Enqueue) -> list[World] | None:
@@ -143,6 +144,7 @@ class Machine(Meetings):
         if self.track:
             w.calls[s] |= w.tb[t]
             w.busy[s] = True
+        self.happens(w, t, n, which, len(effect.accesses))
         return self.accessed_by_item(w, t, n, which, effect.accesses, s)
 
     def _recordevent(self, w: World, t: int, n: int, which: int, effect: e.RecordEvent) -> None:

@@ -70,10 +70,10 @@ class Meetings(Accessing):
         return number
 
     def pend(self, w: World, s: int, t: int, n: int, which: int, accesses: tuple[p.Access, ...]) -> None:
-        """An item that makes accesses: those of the class, with where they go."""
+        """An item that makes accesses: those of the class, with where they go; for control all, wherever."""
         kept = []
         for k, access in enumerate(accesses):
-            where = self.where(w, t, n, which + k, access)
+            where = Where(None, ()) if self.cls is None else self.where(w, t, n, which + k, access)
             if where is not None:
                 kept.append((which + k, access.mode == "w", access.same_bytes, where))
         self._put_on(w, t, s, ("work", t, n, tuple(kept)))
@@ -129,7 +129,10 @@ class Meetings(Accessing):
         (what, mask), w.fifos[s] = w.fifos[s][0], w.fifos[s][1:]
         kind = what[0]
         w.streams[s] |= mask
-        if kind == "work":
+        if kind == "work" and self.cls is None:
+            for which, _, _, _ in what[3]:
+                self.happens(w, what[1], what[2], which, 1)
+        elif kind == "work":
             return self.accessed_on(w, what[1], what[2], what[3], s)
         if kind == "record":
             self._complete(w, what[1], w.streams[s])
@@ -250,6 +253,11 @@ class Meetings(Accessing):
         w.block = block._replace(former=block.written)
 
 
+    def come_late(self, w: World) -> None:
+        """Theory section 1: each owner has fresh memory in val, so the former owner's work must be before all of the next."""
+        w.fifos = [tuple(_handed_on(item, "former", "late") for item in row) for row in w.fifos]
+
+
 def _plain(what: tuple[Any, ...], asked: set[int]) -> bool:
     """Whether an item only hands its mask on: no access of the class, and no record that anybody asks for."""
     return what[0] == "go" or (what[0] == "work" and not what[3]) or (what[0] == "record" and what[1] not in asked)
@@ -260,12 +268,12 @@ def _owned(item: Pending, owner: str) -> bool:
     return item.what[0] == "work" and any(where.owner == owner for _, _, _, where in item.what[3])
 
 
-def _handed_on(item: Pending) -> Pending:
+def _handed_on(item: Pending, old: str = "owner", new: str = "former") -> Pending:
     if item.what[0] != "work":
         return item
     kind, t, n, accesses = item.what
     moved = tuple(
-        (which, write, same, Where(where.slot, where.path, "former" if where.owner == "owner" else where.owner))
+        (which, write, same, Where(where.slot, where.path, new if where.owner == old else where.owner))
         for which, write, same, where in accesses
     )
     return Pending((kind, t, n, moved), item.mask)

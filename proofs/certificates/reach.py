@@ -1,4 +1,4 @@
-"""Runs that reach every operation, every outcome and every pair of a certificate, replayed on the concrete event structure.
+"""Runs that reach every operation, outcome, access and pair of a certificate, replayed on the concrete event structure.
 
 A proof about nothing is no proof: what the manifest lists has a run, or stands in the list of what never occurs, which
 the relation decides over all controls.
@@ -27,7 +27,7 @@ CONTROLS = 20_000
 
 
 def goals(footprint: Footprint) -> list[str]:
-    """Names of everything to reach: operations "t.n", outcomes "t.n=answer", pairs "t.n.w t.n.w"."""
+    """Names of everything to reach: operations "t.n", outcomes "t.n=answer", accesses "t.n.w", pairs "t.n.w t.n.w"."""
     names = []
     for t, thread in enumerate(footprint.program.threads):
         for n, node in enumerate(thread.nodes):
@@ -35,6 +35,7 @@ def goals(footprint: Footprint) -> list[str]:
                 names.append(f"{t}.{n}")
             else:
                 names += [f"{t}.{n}={answer}" for answer, _ in node.branches]
+    names += [access.name for access in footprint.accesses]
     return names + [f"{footprint.accesses[i].name} {footprint.accesses[j].name}" for i, j in footprint.pairs]
 
 
@@ -53,6 +54,7 @@ def reached(footprint: Footprint, run: Run, platform: Platform) -> set[str]:
             which = numbers.get(node.step, 0)
             numbers[node.step] = which + 1
             name = f"{node.thread}.{run.steps[node.step].node}.{which}"
+            names.add(name)
             made.setdefault(touched.key, {}).setdefault(name, []).append((k, touched))
     for i, j in footprint.pairs:
         a, b = footprint.accesses[i].name, footprint.accesses[j].name
@@ -150,12 +152,15 @@ class Paths:
         return tuple(step for edge in reversed(edges) for step in edge.path)
 
     def steps(self) -> Iterator[tuple[str, tuple[str, Edge]]]:
-        """(name of an operation or outcome, an edge that passes it)."""
+        """(name of an operation or outcome, or of an access where control alone is followed, an edge that passes it)."""
         for source, edge in self.before:
             if not edge.chosen:
                 for step in edge.path:
                     if step.node >= 0:
                         yield f"{step.thread}.{step.node}" + ("" if step.answer is None else f"={step.answer}"), (source, edge)
+                if self.relation.cls is None:
+                    for t, n, which in edge.met:
+                        yield f"{t}.{n}.{which}", (source, edge)
 
     def pair(self, first: tuple[int, int, int], second: tuple[int, int, int]) -> tuple[Step, ...] | bool:
         """Steps of a run in which `first` and then `second` touch common bytes; False: there is none; True: unknown."""
@@ -205,16 +210,20 @@ class Search:
             self._paths[cls] = Paths(Relation(self.footprint, cls))  # type: ignore[arg-type]
         return self._paths[cls]
 
+    def passed(self) -> dict[str, tuple[str, Edge]]:
+        """Operations, outcomes and accesses that can occur, each with an edge of control that passes it."""
+        if self._passed is None:
+            self._passed = {}
+            for name, at in self.paths().steps():
+                self._passed.setdefault(name, at)
+        return self._passed
+
     def find(self, goal: str) -> tuple[Step, ...] | bool:
         """Steps to a goal; False: it never occurs; True: unknown."""
         if " " not in goal:
             paths = self.paths()
-            if self._passed is None:
-                self._passed = {}
-                for name, at in paths.steps():
-                    self._passed.setdefault(name, at)
-            if goal in self._passed:
-                source, edge = self._passed[goal]
+            if goal in self.passed():
+                source, edge = self.passed()[goal]
                 return (*paths.to(source), *edge.path)
             return not paths.complete
         first, second = (tuple(map(int, one.split("."))) for one in goal.split())

@@ -1,7 +1,7 @@
 """`verify`: a certificate checked from its files alone, with none of the explorer's code.
 
 (i) accesses, pairs, classes, slices and the relation are derived from the program's JSON and compared; (ii) every access
-can be guessed as the witness; (iii) the obligations are discharged by Z3, and by cvc5 where it is installed; (iv) the
+that happens can be guessed as the witness; (iii) the obligations are discharged by Z3, and by cvc5 where it is installed; (iv) the
 runs are replayed. What the solvers get is the text that the program and the file's bit sets give, never the file's.
 """
 
@@ -89,15 +89,13 @@ def verify(
     except ValueError as error:  # a copy between places that no rule covers
         raise files.CertificateError(f"{directory}/{files.MANIFEST}: {error}") from None
     _claims(report, footprint, platform)
-    passed: set[str] = set()
+    search = reach.Search(footprint)
     chosen: set[tuple[int, int, int]] = set()
     spared: set[str] = set()
     try:
-        control = Relation(footprint, None)
-        sets = fixpoint(control, Limits())
+        sets = fixpoint(search.paths().relation, Limits())
         if isinstance(sets, Broken):
             report.failures.append(f"control: {sets.check.what} at {sets.check.thread}.{sets.check.node}")
-        passed = {name for name, _ in reach.Paths(control).steps()}
         for cls, entry in zip(footprint.classes, derive.entries(footprint), strict=True):
             if entry.file is None:
                 continue
@@ -115,10 +113,10 @@ def verify(
     except (Unsupported, TooLarge) as stop:
         report.failures.append(f"relation: it cannot be derived: {stop}")
         return report
-    _guessed(report, footprint, chosen, passed)
+    made = _reach(report, footprint, platform, search)
+    _guessed(report, footprint, chosen, made | set(search.passed()), search.paths().complete)
     if spared != set(manifest.spared):
         report.failures.append(f"spared pairs: {_difference(sorted(spared), manifest.spared)}")
-    _reach(report, footprint, platform, passed)
     return report
 
 
@@ -267,21 +265,29 @@ def _solve(
     report.solved.append(Solved(solver, label, status, spent))
 
 
-def _guessed(report: Report, footprint: Footprint, chosen: set[tuple[int, int, int]], passed: set[str]) -> None:
-    """Every access that can happen, of a class with conflicts, is the witness on some edge."""
+def _guessed(report: Report, footprint: Footprint, chosen: set[tuple[int, int, int]], made: set[str], complete: bool) -> None:
+    """Every access that happens, of a class with conflicts, is the witness on some edge, and no other one is.
+
+    `made`: the accesses that control makes, and those of the runs; `complete`: control was followed to its end.
+    """
     proved = {entry.label for entry in derive.entries(footprint) if entry.file is not None}
     for access in footprint.accesses:
-        if not proved & set(access.classes) or f"{access.thread}.{access.node}" not in passed:
+        if not proved & set(access.classes):
             continue
-        if (access.thread, access.node, access.which) not in chosen:
+        guessed = (access.thread, access.node, access.which) in chosen
+        if access.name in made and not guessed:
             report.failures.append(f"class {access.classes[0]}: access {access.name} can never be the witness")
+        if guessed and complete and access.name not in made:
+            report.failures.append(f"class {access.classes[0]}: access {access.name} is the witness, and control never makes it")
 
 
 # ---------------------------------------------------------------- runs
 
 
-def _reach(report: Report, footprint: Footprint, platform: Platform, passed: set[str]) -> None:
+def _reach(report: Report, footprint: Footprint, platform: Platform, search: reach.Search) -> set[str]:
+    """Replay the runs and decide what is said never to occur. Gives everything that the runs reach."""
     entry = report.manifest.reach
+    found: set[str] = set()
     goals = set(reach.goals(footprint))
     listed = [*entry.at, *entry.never, *entry.unsure]
     for name in sorted(goals - set(listed)):
@@ -297,13 +303,14 @@ def _reach(report: Report, footprint: Footprint, platform: Platform, passed: set
         except (events.InvalidRun, IndexError) as error:
             report.failures.append(f"reach: run {number} cannot happen: {error}")
             continue
+        found |= got
         for name in sorted(claimed - got):
             report.failures.append(f"reach: run {number} does not reach {name}")
     for name, at in entry.at.items():
         if not 0 <= at < len(entry.runs):
             report.failures.append(f"reach: {name} names run {at}, there are {len(entry.runs)}")
-    search = reach.Search(footprint)
     for name in entry.never:
-        if name in goals and (name in passed if " " not in name else search.find(name) is not False):
+        if name in goals and search.find(name) is not False:
             report.failures.append(f"reach: {name} is listed as never occurring, and it can occur")
     report.notes += [f"{name}: neither reached nor excluded" for name in entry.unsure]
+    return found

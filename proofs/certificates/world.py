@@ -72,7 +72,7 @@ class Block(NamedTuple):
 
 class Where(NamedTuple):
     """Where an access touches the class. `owner`: "owner" of the block (or no block), "gone" after its free, "former" when the
-    item was enqueued before the free and runs after it."""
+    item was enqueued before the free and runs after it, "late" when the witness is the next owner's."""
 
     slot: int | None
     path: Path
@@ -174,6 +174,7 @@ class World:
     checks: tuple[Check, ...]
     chosen: tuple[int, int, int] | None
     met: tuple[tuple[int, int, int], ...]
+    """Accesses that may share bytes with the witness; for control alone every access that is made."""
     spared: tuple[Check, ...]
     """Checks that need not hold: the pair changes no value."""
     path: tuple[Step, ...]

@@ -14,7 +14,7 @@ import msgspec
 from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.proofs.explore.locations import Location
-from fencepost.proofs.explore.memory import LocationRules, forks
+from fencepost.proofs.explore.memory import FORKS, LocationRules, forks
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.state import BIT, CALLED, COMPLETE, PENDING, RECORDED, State
 from fencepost.proofs.explore.state import Unsupported as Unsupported
@@ -63,6 +63,11 @@ class Compiler:
         self.accessors: set[tuple[int, int]] = set()
         self.holders = setting.flow.holders(location) if location is not None else frozenset()
         self.track = setting.queries  # what a query may answer
+        self.noted = {
+            effect.stream.id for effects in setting.lowered.values() for effect in effects
+            if isinstance(effect, e.NoteUse) and not isinstance(effect.stream, p.Local)
+        } if self.layout.one_queue else set()  # fmt: skip
+        """Streams on which a block may be noted (kept only with one hardware queue)."""
         self.device: Device | None = setting.device()
         """What pending work does; None in designs without meetings."""
 
@@ -128,7 +133,24 @@ class ThreadCompiler:
                 s.streams[only] |= s.tb[t]
 
             start = start_there
-        return [start, *self._called(stream), *self.memory.item(effect.accesses, stream, self._streams(effect.stream))]
+        called = self._called(self._slot(effect.stream))
+        item = self.memory.item(effect.accesses, stream, self._streams(effect.stream))
+        return self._own([start, *called, *item], effect.stream)
+
+    def _own(self, effects: list[Apply], operand: p.Operand) -> list[Apply]:
+        """With one hardware queue: after the effects, what the queue has come to is the stream's own last item (S116)."""
+        if not self.layout.one_queue:
+            return effects
+        *before, last = effects
+        slot, queue = self._slot(operand), self._stream(operand)
+
+        def run(s: State) -> list[State] | None:
+            states = last(s)
+            for x in states or (s,):
+                x.streams[slot(x)] = x.streams[queue(x)]
+            return states
+
+        return [*before, forks(run) if getattr(last, FORKS, False) else run]
 
     def _called(self, stream: Callable[[State], int]) -> list[Apply]:
         """A "no" of `stream.query()` needs work there, and comes after the calls that put it there [T]."""
@@ -140,6 +162,21 @@ class ThreadCompiler:
             s.calls[stream(s)] |= s.tb[t] | PENDING
 
         return [run]
+
+    def _recorded(self, operand: p.Operand) -> Callable[[State], bool]:
+        """With one hardware queue: a record is an item of its stream, behind all that is in the queue; whether that may be busy."""
+        slot, queue, t = self._slot(operand), self._stream(operand), self.t
+        sharers = self.layout.own_slots(self._streams(operand)[0])
+
+        def run(s: State) -> bool:
+            i, k = queue(s), slot(s)
+            s.streams[i] |= s.tb[t]
+            s.streams[k] = s.streams[i]
+            busy = any([s.calls[one] & PENDING for one in sharers])
+            s.calls[k] |= s.tb[t] | (PENDING if busy else 0)
+            return busy
+
+        return run
 
     def _recordevent(self, effect: e.RecordEvent) -> list[Apply]:
         stream = self._stream(effect.stream)
@@ -157,6 +194,8 @@ class ThreadCompiler:
             known = 0 if s.calls[i] & PENDING else COMPLETE
             write(s, (s.streams[i] & BIT) | RECORDED | (CALLED if s.tb[t] else 0) | known)
 
+        if self.layout.one_queue:
+            return self._record_shared(effect)
         if self.o.track:
             return [run_tracked]
         only = self._only(effect.stream)
@@ -196,7 +235,7 @@ class ThreadCompiler:
         return [join_known]
 
     def _joinstream(self, effect: e.JoinStream) -> list[Apply]:
-        stream, t = self._stream(effect.stream), self.t
+        stream, t = self._slot(effect.stream), self.t
 
         def run(s: State) -> None:
             i = stream(s)
@@ -207,15 +246,20 @@ class ThreadCompiler:
 
     def _joindevice(self, effect: e.JoinDevice) -> list[Apply]:
         streams = self.layout.device_streams(effect.gpu, effect.process)
-        self.touches |= {("stream", self.layout.stream_owner[i]) for i in streams}
-        t = self.t
+        self.touches |= {("stream", self.layout.shared_stream(self.layout.stream_owner[i])) for i in streams}
+        t, slots = self.t, self._slots_of(streams)
 
         def run(s: State) -> None:
             for i in streams:
                 s.tb[t] |= s.streams[i]
+            for i in slots:
                 s.calls[i] &= ~PENDING
 
         return [run]
+
+    def _slots_of(self, streams: list[int]) -> list[int]:
+        """The slots whose items are in these streams, or shared queues."""
+        return [k for i in streams for k in self.layout.own_slots(i)] if self.layout.one_queue else streams
 
     def _streamjoinsevent(self, effect: e.StreamJoinsEvent) -> list[Apply]:
         stream, read, t = self._stream(effect.stream), self._event_read(effect.event), self.t
@@ -233,6 +277,8 @@ class ThreadCompiler:
                 # Who is told that the stream is busy knows of the wait, and of the record that the wait is for.
                 s.calls[i] |= s.tb[t] | (0 if flags & COMPLETE else PENDING) | (BIT if flags & CALLED else 0)
 
+        if self.layout.one_queue:
+            return self._join_event_shared(effect)
         if self.o.track:
             return [run_tracked]
         only = self._only(effect.stream)
@@ -255,13 +301,54 @@ class ThreadCompiler:
             s.streams[i] |= s.streams[behind]
             s.calls[i] |= s.tb[t] | s.calls[behind]
 
+        if self.layout.one_queue:
+            return self._join_stream_shared(effect)
+        return [run]
+
+    # With one hardware queue; see `_own`.
+
+    def _record_shared(self, effect: e.RecordEvent) -> list[Apply]:
+        stream, write, t = self._stream(effect.stream), self._event_write(effect.event), self.t
+        recorded = self._recorded(effect.stream)
+
+        def run(s: State) -> None:
+            known = 0 if recorded(s) else COMPLETE
+            write(s, (s.streams[stream(s)] & BIT) | RECORDED | (CALLED if s.tb[t] else 0) | known)
+
+        return [run]
+
+    def _join_event_shared(self, effect: e.StreamJoinsEvent) -> list[Apply]:
+        """If the event is over by now the wait is no item, so the stream's own end is not behind all that is in the queue."""
+        stream, slot, read, t = self._stream(effect.stream), self._slot(effect.stream), self._event_read(effect.event), self.t
+
+        def run(s: State) -> None:
+            flags = read(s)
+            if flags & RECORDED:
+                k, bit = slot(s), (flags & BIT) | s.tb[t]
+                s.streams[stream(s)] |= bit
+                s.streams[k] |= bit
+                s.calls[k] |= s.tb[t] | (0 if flags & COMPLETE else PENDING) | (BIT if flags & CALLED else 0)
+
+        return [run]
+
+    def _join_stream_shared(self, effect: e.StreamJoinsStream) -> list[Apply]:
+        stream, slot, slot_behind, t = self._stream(effect.stream), self._slot(effect.stream), self._slot(effect.other), self.t
+        recorded = self._recorded(effect.other)
+
+        def run(s: State) -> None:
+            recorded(s)
+            k, behind = slot(s), slot_behind(s)
+            s.streams[stream(s)] |= s.streams[behind]
+            s.streams[k] |= s.streams[behind]
+            s.calls[k] |= s.tb[t] | s.calls[behind]
+
         return [run]
 
     def _noteuse(self, effect: e.NoteUse) -> list[Apply]:
-        return self.memory.note_use(effect, self._stream(effect.stream))
+        return self.memory.note_use(effect, self._slot(effect.stream))
 
     def _alloc(self, effect: p.Alloc) -> list[Apply]:
-        stream = self._stream(effect.stream) if effect.stream is not None else None
+        stream = self._slot(effect.stream) if effect.stream is not None else None
         return self.memory.alloc(effect, stream)
 
     def _view(self, effect: p.View) -> list[Apply]:
@@ -634,12 +721,16 @@ class ThreadCompiler:
         return query
 
     def _stream_query(self, q: p.StreamQuery) -> Answers:
-        stream, t = self._stream(q.stream), self.t
+        stream, t = self._slot(q.stream), self.t
+
+        # A free records an event on each noted stream (S65): in a shared queue an item that may have to wait. Which blocks
+        # are freed when is kept for one of them only, so such a stream may always say no.
+        noted = self.layout.one_queue and q.stream.id in self.o.noted
 
         def query(s: State) -> list[tuple[str, State]]:
             i = stream(s)
             result = []
-            if s.calls[i] & PENDING:
+            if s.calls[i] & PENDING or noted:
                 busy = s.copy()
                 busy.tb[t] |= busy.calls[i] & BIT  # the calls came before [T]
                 result.append(("no", busy))
@@ -668,6 +759,12 @@ class ThreadCompiler:
         if self.o.environment.one_queue:
             only = self.layout.queue_of(operand.id)
             return lambda s: only
+        return self._flat(operand, self.layout.stream)
+
+    def _slot(self, operand: p.Operand) -> Callable[[State], int]:
+        """The stream itself, also where its items are in a shared queue."""
+        assert not isinstance(operand, p.Local)
+        self.touches.add(("stream", self.layout.shared_stream(operand.id)))
         return self._flat(operand, self.layout.stream)
 
     def _streams(self, operand: p.Operand) -> list[int]:

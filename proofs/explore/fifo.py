@@ -14,7 +14,7 @@ For a queue that one thread alone fills, tests and empties, and whose items are 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fencepost.model import program as p
@@ -27,7 +27,11 @@ Item = tuple[str, int, tuple[Any, ...]]
 class QueueForm:
     """The normal form of one queue; `applies` is False where its conditions do not hold."""
 
-    def __init__(self, program: p.Program, layout: Layout, oid: int, spared: str | None = None) -> None:
+    def __init__(
+        self, program: p.Program, layout: Layout, oid: int, spared: str | None = None,
+        uses: Sequence[tuple[int, int]] | None = None,
+    ) -> None:  # fmt: skip
+        """`uses`: the nodes (thread, node) that use the queue, where they are known already."""
         queue = program.objects[oid]
         assert isinstance(queue, p.Queue)
         self.oid = oid
@@ -36,7 +40,9 @@ class QueueForm:
         self.capacity = queue.capacity
         self.kinds = dict(queue.items)
         self.sure: dict[str, tuple[int, ...]] = {}
-        users = {t for t, thread in enumerate(program.threads) for n in thread.nodes if _uses(n, oid)}
+        if uses is None:
+            uses = queue_uses(program).get(oid, ())
+        users = {t for t, _ in uses}
         self.applies = len(users) == 1 and self._handling(program.threads[next(iter(users))], oid)
         self.prefilled = self.applies and self._guarded(oid)
         tags = list(self.kinds)
@@ -45,11 +51,11 @@ class QueueForm:
         self._kept_carries: dict[Item, tuple[bool, bool]] = {}
         self.handled: dict[str, tuple[set[tuple[int, int]], set[tuple[int, int]]]] = {}
         """For each tag that the normal form forgets: the nodes that put it and the nodes that get it."""
-        for t, thread in enumerate(program.threads):
-            for i, node in enumerate(thread.nodes):
-                if isinstance(node, p.Do) and isinstance(node.operation, (p.Put, p.Get)) and node.operation.queue == oid:
-                    nodes = self.handled.setdefault(node.operation.tag, (set(), set()))
-                    nodes[isinstance(node.operation, p.Get)].add((t, i))
+        for t, i in uses:
+            node = program.threads[t].nodes[i]
+            if isinstance(node, p.Do) and isinstance(node.operation, (p.Put, p.Get)):
+                nodes = self.handled.setdefault(node.operation.tag, (set(), set()))
+                nodes[isinstance(node.operation, p.Get)].add((t, i))
         self.handled.pop(self.canonical, None)
         self._normal: dict[tuple[Item, ...], tuple[Item, ...]] = {}
 
@@ -189,6 +195,17 @@ class QueueForm:
         return result
 
 
+def queue_uses(program: p.Program) -> dict[int, list[tuple[int, int]]]:
+    """For each queue the nodes (thread, node) that use it."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for t, thread in enumerate(program.threads):
+        for i, node in enumerate(thread.nodes):
+            queue = getattr(node.operation if isinstance(node, p.Do) else node.question, "queue", None)
+            if queue is not None:
+                found.setdefault(queue, []).append((t, i))
+    return found
+
+
 def _uses(node: p.Node, oid: int) -> bool:
     what = node.operation if isinstance(node, p.Do) else node.question
     return getattr(what, "queue", None) == oid
@@ -225,5 +242,8 @@ def _mentions(value: Any, locals_: set[int]) -> bool:
 
 def queue_forms(program: p.Program, layout: Layout, spared: tuple[int, str] | None = None) -> list[QueueForm]:
     """The forms that apply. `spared` is a queue's object number and the tag that its form does not forget."""
-    forms = [QueueForm(program, layout, i, spared[1] if spared and spared[0] == i else None) for i in layout.queue]
+    uses = queue_uses(program)
+    forms = [
+        QueueForm(program, layout, i, spared[1] if spared and spared[0] == i else None, uses.get(i, ())) for i in layout.queue
+    ]
     return [f for f in forms if f.applies]

@@ -191,6 +191,7 @@ class Layout:
         self.stream_owner: list[int] = []
         self._rings: dict[str, list[tuple[int, int, int]]] = {"stream": [], "event": [], "cell": []}
         sizes = {"stream": 0, "event": 0, "cell": 0}
+        streams: list[p.Stream] = []
         for i, o in enumerate(program.objects):
             for kind, table, cls in (("stream", self.stream, p.Stream), ("event", self.event, p.Event), ("cell", self.cell, p.Cell)):  # fmt: skip
                 if isinstance(o, cls):
@@ -201,10 +202,24 @@ class Layout:
                     sizes[kind] += depth
                     if kind == "stream":
                         self.stream_owner += [i] * depth
+                        streams.append(program.objects[i])  # type: ignore[arg-type]
             for table, cls in ((self.queue, p.Queue), (self.lock, p.Lock), (self.flag, p.Flag), (self.counter, p.Counter), (self.pool, p.Pool), (self.channel, p.Channel), (self.word, p.DeviceFlag)):  # type: ignore[assignment]  # fmt: skip
                 if isinstance(o, cls):
                     table[i] = len(table)
         self.sizes = sizes
+        self.slots = sizes["stream"]
+        """Slots of all streams. With one hardware queue the queues are numbered behind them: there the items are, and what
+        is kept of a slot speaks of the stream's own last item (S116)."""
+        self.queue_number: dict[tuple[int, str], int] = {}
+        if self.one_queue:
+            for one in streams:
+                home = (one.gpu, one.process)
+                if home not in self.queue_number:
+                    self.queue_number[home] = sizes["stream"]
+                    sizes["stream"] += 1
+                    self.stream_owner.append(next(i for i, o in enumerate(program.objects) if o is one))
+        self.carriers = [self.queue_of(oid) for oid in self.stream_owner] if self.one_queue else list(range(self.slots))
+        """Where the items of each of these are: with one hardware queue its queue, else itself."""
         self._data: dict[type, list[tuple[int, Any]]] = {}
         """All data nodes of the threads by class, each with its thread."""
         for t, thread in enumerate(program.threads):
@@ -310,7 +325,7 @@ class Layout:
     # ------------------------------------------------------------ streams
 
     def device_streams(self, gpu: int, process: str) -> list[int]:
-        """Flat indices of the streams of one GPU and process."""
+        """Flat indices of the streams of one GPU and process, or of the one queue that they share."""
         result = []
         for flat, oid in enumerate(self.stream_owner):
             o = self.program.objects[oid]
@@ -322,11 +337,12 @@ class Layout:
     def queue_of(self, oid: int) -> int:
         """The one hardware queue that a stream maps to (environment one-hardware-queue)."""
         o = self.program.objects[oid]
-        for flat, other in enumerate(self.stream_owner):
-            q = self.program.objects[other]
-            if isinstance(q, p.Stream) and isinstance(o, p.Stream) and (q.gpu, q.process) == (o.gpu, o.process):
-                return flat
-        raise AssertionError(oid)
+        assert isinstance(o, p.Stream)
+        return self.queue_number[o.gpu, o.process]
+
+    def own_slots(self, queue: int) -> list[int]:
+        """The slots of all streams that share a hardware queue."""
+        return [k for k in range(self.slots) if self.carriers[k] == queue]
 
     def shared_stream(self, oid: int) -> int:
         """What two threads share when they use stream `oid`."""
@@ -452,10 +468,12 @@ class Layout:
         self._entries += [Memo(partial(contents.queue, i)) for i in self.queue]
         for i in self.cell:
             self._entries += [Memo(partial(contents.cell, self.event_items[i, ""]))] * self.depth(i)
-        self.queries = bool(self.data(p.EventQuery, p.StreamQuery))
+        # Of a shared queue, too, has to be known which waits are items: those for an event that was recorded.
+        self.queries = bool(self.data(p.EventQuery, p.StreamQuery)) or self.one_queue
         self._rare = any(self.turn_cap) or bool(self.pool) or bool(self.askers)
         self._pairs = bool(self.lock) or bool(self.flag) or bool(self.counter)
         self._flat_bits: dict[tuple[int, ...], int] = {}
+        self._split_flags: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...], int, int]] = {}
         """Remembered bits of threads, streams and events."""
         self._turned: dict[Any, tuple[Any, ...]] = {}
 
@@ -592,6 +610,15 @@ class Layout:
         start, depth = self._stream_ring.get(flat, (0, 0))
         return start + (flat - start - k) % d if depth == d else flat
 
+    def _split(self, s: State) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
+        """Threads, streams, calls and events: the flags of calls and of events that are control, the bits, how many."""
+        calls = s.calls if self.queries else ()
+        row = [*s.tb, *s.streams, *[b & BIT for b in calls], *[flags & BIT for flags in s.events]]
+        bits = 0
+        for b in row:
+            bits = bits << 1 | b
+        return tuple([b & ~BIT for b in s.calls]), tuple([flags & ~BIT for flags in s.events]), bits, len(row)
+
     def key(self, s: State, merged: bool = False) -> tuple[Any, int]:
         """(control, bits): states with equal control are ordered by their bits (fewer bits cover more).
 
@@ -609,16 +636,15 @@ class Layout:
             assert s.meet is not None
             bits = s.meet.key(control, bits)
         if self.queries or self.meets:
-            for b in s.tb:
-                bits = bits << 1 | b
-            for b in s.streams:
-                bits = bits << 1 | b
-            for b in s.calls if self.queries else ():
-                bits = bits << 1 | (b & BIT)
-            for flags in s.events:
-                bits = bits << 1 | (flags & BIT)
-            control.append(tuple([b & ~BIT for b in s.calls]))
-            control.append(tuple([flags & ~BIT for flags in s.events]))
+            # Some bits stand beside flags that belong to the control.
+            mixed = (*s.tb, *s.streams, *s.calls, *s.events)
+            split = self._split_flags.get(mixed)
+            if split is None:
+                if len(self._split_flags) >= MEMO:
+                    self._split_flags.clear()
+                split = self._split_flags[mixed] = self._split(s)
+            control += split[:2]
+            bits = bits << split[3] | split[2]
         else:
             flat = (*s.tb, *s.streams, *s.events)
             known = self._flat_bits.get(flat)

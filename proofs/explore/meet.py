@@ -24,19 +24,45 @@ Entry = tuple[int, tuple[Any, ...]]
 
 The bit is what the item starts after for sure: that of its call, and of everything in the FIFO before it.
 """
-Place = tuple[int, int, bool]
-"""Where a pending access goes: slot of the location, how many frees of the block ago, and through a pointer to a freed block."""
+Place = tuple[int, int, int]
+"""Where a pending access goes: slot of the location, how many frees of the block ago, and `GONE`, `LATE` or 0."""
+GONE, LATE = 1, 2
+"""Through a pointer to a freed block; by an earlier owner than the witness, so that no order of the two is right."""
+
+
+MEMO = 1 << 14
+"""Contents of channels of which a key is remembered."""
+
+_channels: dict[tuple[Any, ...], tuple[tuple[Any, ...], int, int]] = {}
+
+
+def _channels_key(channels: tuple[tuple[tuple[tuple[str, int, Any], ...], int], ...]) -> tuple[tuple[Any, ...], int, int]:
+    """Of the channels what is compared: control, bits, and how many bits."""
+    control: list[Any] = []
+    bits = width = 0
+    for k, (messages, bit) in enumerate(channels):
+        bits, width = bits << 1 | bit, width + 1
+        if messages:
+            control.append((k, *[(tag, who) for tag, _, who in messages]))
+            for _, carried, _ in messages:
+                bits, width = bits << 1 | carried, width + 1
+    if len(_channels) >= MEMO:
+        _channels.clear()
+    _channels[channels] = known = (tuple(control), bits, width)
+    return known
 
 
 class Meet:
     """What `State.meet` holds."""
 
-    __slots__ = ("beyond", "channels", "deferred", "inside", "last", "olds", "pending", "tails", "words")
+    __slots__ = ("beyond", "channels", "deferred", "ends", "inside", "last", "olds", "pending", "tails", "words")
 
     pending: list[tuple[Entry, ...]]
     """For each stream what has not run yet."""
     tails: list[int]
     """The bit of everything that such a stream was given; 0 where nothing is pending."""
+    ends: list[int]
+    """With one hardware queue, for each slot of a stream the pending record behind its own last item, 0 if there is none."""
     channels: list[tuple[tuple[tuple[str, int, Any], ...], int]]
     """Messages (tag, bit, who signalled), and the bit of the latest await."""
     words: list[tuple[int, int]]
@@ -57,6 +83,7 @@ class Meet:
         n = Meet.__new__(Meet)
         n.pending = self.pending[:]
         n.tails = self.tails[:]
+        n.ends = self.ends[:]
         n.channels = self.channels[:]
         n.words = self.words[:]
         n.inside = self.inside[:]
@@ -68,22 +95,22 @@ class Meet:
 
     def key(self, control: list[Any], bits: int) -> int:
         """Add what is compared: control, and bits (fewer cover more)."""
-        for i, fifo in enumerate(self.pending):
-            if fifo:
-                control.append((i, *[what for _, what in fifo]))
-                bits = bits << 1 | self.tails[i]
-                for bit, _ in fifo:
-                    bits = bits << 1 | bit
-        for k, (messages, bit) in enumerate(self.channels):
-            bits = bits << 1 | bit
-            if messages:
-                control.append((-1 - k, *[(tag, who) for tag, _, who in messages]))
-                for _, bit, _ in messages:
-                    bits = bits << 1 | bit
+        if any(self.pending):
+            for i, fifo in enumerate(self.pending):
+                if fifo:
+                    control.append((i, *[what for _, what in fifo]))
+                    bits = bits << 1 | self.tails[i]
+                    for bit, _ in fifo:
+                        bits = bits << 1 | bit
+        known = _channels.get(channels := tuple(self.channels))
+        if known is None:
+            known = _channels_key(channels)
+        control.append(known[0])
+        bits = bits << known[2] | known[1]
         for value, bit in self.words:
             control.append(value)
             bits = bits << 1 | bit
-        control += (*self.inside, self.olds)
+        control += (*self.inside, self.olds, *self.ends)
         if self.deferred:
             control.append(tuple([(number, pool, guessed) for number, pool, _, guessed in self.deferred]))
             for _, _, bit, _ in self.deferred:
@@ -92,13 +119,17 @@ class Meet:
 
     def closed(self) -> bool:
         """Whether every pending access comes after the witness."""
-        return all(bit or what[0] != ITEM for fifo in self.pending for bit, what in fifo)
+        for fifo in self.pending:
+            for bit, what in fifo:
+                if what[0] == ITEM and (not bit or any(place and place[2] == LATE for place in what[2])):
+                    return False
+        return True
 
     def rotate(self, rings: list[tuple[int, int, int]], d: int, k: int, slots: bool) -> None:
         """Rename the slots of rings of depth `d`; `slots`: the location's slot is one of them."""
         for start, depth, _ in rings:
             if depth == d:
-                rows: tuple[list[Any], ...] = (self.pending, self.tails)
+                rows: tuple[list[Any], ...] = (self.pending, self.tails, *([self.ends] if self.ends else []))
                 for row in rows:
                     part = row[start : start + d]
                     row[start : start + d] = part[k:] + part[:k]

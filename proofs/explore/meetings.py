@@ -20,6 +20,26 @@ def _positions(kinds: list[bool]) -> list[int]:
     return [k for k, is_event in enumerate(kinds) if is_event]
 
 
+LIMIT = 1 << NUMBER
+"""Flags from here on have a number of a pending record."""
+
+
+def _changed(values: tuple[Any, ...], events: list[int], change: Callable[[int], int]) -> tuple[Any, ...]:
+    """The values with the flags of pending records rewritten, at the positions of events."""
+    for k in events:
+        v = values[k]
+        if v.__class__ is int and v >= LIMIT:
+            break
+    else:
+        return values
+    row = list(values)
+    for k in events:
+        v = row[k]
+        if v.__class__ is int and v >= LIMIT:
+            row[k] = change(v)
+    return tuple(row)
+
+
 class Meetings:
     """What a program's meetings are, once for all locations."""
 
@@ -134,6 +154,7 @@ class Meetings:
         n = Meet()
         streams = self.layout.sizes["stream"]
         n.pending, n.tails = [()] * streams, [0] * streams
+        n.ends = [0] * self.layout.slots if self.layout.one_queue else []
         n.channels = [((), 0)] * len(self.layout.channel)
         n.words = [(0, 0)] * len(self.layout.word)
         n.inside = [()] * len(self.program.threads)
@@ -144,35 +165,24 @@ class Meetings:
 
     def handles(self, s: State, change: Callable[[int], int]) -> None:
         """Rewrite the flags of every handle of a pending record, wherever it is kept."""
-        limit = 1 << NUMBER
         for k, flags in enumerate(s.events):
-            if flags >= limit:
+            if flags >= LIMIT:
                 s.events[k] = change(flags)
-
-        def changed(values: tuple[Any, ...], events: list[int]) -> tuple[Any, ...]:
-            for k in events:
-                v = values[k]
-                if v.__class__ is int and v >= limit:
-                    break
-            else:
-                return values
-            row = list(values)
-            for k in events:
-                v = row[k]
-                if v.__class__ is int and v >= limit:
-                    row[k] = change(v)
-            return tuple(row)
-
         for t, kinds in self._locals:
-            s.locals[t] = changed(s.locals[t], kinds)
+            row = s.locals[t]
+            for k in kinds:
+                v = row[k]
+                if v.__class__ is int and v >= LIMIT:
+                    s.locals[t] = _changed(row, kinds, change)
+                    break
         for q, kinds_of in self._queues:
             items, *rest = s.queues[q]
             if items:
-                s.queues[q] = (tuple([(tag, b, changed(vs, kinds_of[tag])) for tag, b, vs in items]), *rest)
+                s.queues[q] = (tuple([(tag, b, _changed(vs, kinds_of[tag], change)) for tag, b, vs in items]), *rest)
         for k, kinds in self._cells:
             vs, b = s.cells[k]
             if vs is not None:
-                s.cells[k] = (changed(vs, kinds), b)
+                s.cells[k] = (_changed(vs, kinds, change), b)
 
     def normalise(self, s: State) -> None:
         """Number the pending records by their places, forget those that nobody asks for; bits grow along a FIFO."""
@@ -196,6 +206,7 @@ class Meetings:
         self.handles(s, note)
         for row in m.inside:
             used.update(row)
+        used.update(m.ends)
         used.update([one[0] for one in m.deferred])
         if s.block is not None:
             used.update([-one for one in s.block[2] if one < 0])
@@ -212,6 +223,7 @@ class Meetings:
             return
         self.handles(s, lambda flags: flags & (1 << NUMBER) - 1 | names[flags >> NUMBER] << NUMBER)
         m.inside = [tuple(sorted(names[number] for number in row)) for row in m.inside]
+        m.ends = [number and names[number] for number in m.ends]
         m.deferred = tuple(sorted((names[number], *rest) for number, *rest in m.deferred))  # type: ignore[misc]
         m.pending = [
             tuple((bit, (what[0], names[what[1]])) if what[0] in (RECORD, WAIT) else (bit, what) for bit, what in fifo)

@@ -13,7 +13,7 @@ from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.proofs.explore.layout import Layout
 from fencepost.proofs.explore.locations import Location, row_pool
-from fencepost.proofs.explore.state import BIT, State, Witness
+from fencepost.proofs.explore.state import BIT, PENDING, State, Witness
 
 Apply = Callable[[State], "list[State] | None"]
 Judge = Callable[[State, int], "list[State] | None"]
@@ -278,12 +278,22 @@ class LocationRules:
         if refs == 0:
             for stream in uses:  # an event is recorded there now: an item of the stream (S2)
                 s.streams[stream] |= s.tb[self.t]
+                if self.layout.one_queue:
+                    self._record_shared(s, stream)
                 free |= s.streams[stream]
             # Nobody reaches a free block, but for raw pointers.
             uses, defined = (), DEFINED
             if self.layout.raw_pointers:
                 self._dangle(s)
         s.block = (refs, free, uses, defined, owner)
+
+    def _record_shared(self, s: State, slot: int) -> None:
+        """A record is an item of its stream, behind all that is in the hardware queue (S116)."""
+        queue = self.layout.carriers[slot]
+        s.streams[queue] |= s.tb[self.t]
+        s.streams[slot] = s.streams[queue]
+        busy = any(s.calls[k] & PENDING for k in self.layout.own_slots(queue))
+        s.calls[slot] |= s.tb[self.t] | (PENDING if busy else 0)
 
     def _dangle(self, s: State) -> None:
         """The raw pointers that are left, wherever they are kept, point to what was freed."""

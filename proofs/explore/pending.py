@@ -29,6 +29,10 @@ class Device:
         self.beyond = ""
         """Why states were left out, once some were."""
         layout = meetings.layout
+        self.slots = layout.slots
+        self.sharers = {i: layout.own_slots(i) for i in range(layout.slots, layout.sizes["stream"])}
+        """The slots of the streams that share each hardware queue (none but under one-hardware-queue)."""
+        self.carriers = layout.carriers
         self.word = layout.word
         self.objects = list(layout.channel)
         self.heads: dict[tuple[int, int], tuple[str, int, Any, bool]] = {}
@@ -80,6 +84,13 @@ class Device:
         self.append(s, i, bit, (RECORD, m.last))
         return m.last
 
+    def record_is_last(self, s: State, slot: int, number: int, bit: int) -> None:
+        """With one hardware queue: a pending record is the stream's own last item, called by who carries `bit` (S116)."""
+        m = s.meet
+        assert m is not None
+        m.ends[slot] = number
+        s.calls[slot] = (s.calls[slot] | bit | PENDING) & ~JOINED
+
     # ------------------------------------------------------------ out of it
 
     def _can_run(self, s: State, what: tuple[Any, ...]) -> bool:
@@ -105,7 +116,7 @@ class Device:
         for i, fifo in enumerate(m.pending):
             if fifo and self._is_step(fifo[0][1]) and self._can_run(s, fifo[0][1]):
                 n = s.copy()
-                n.mark(("device", i))
+                n.mark(("device", i if i < self.slots else self.sharers[i][0]))
                 yield from self.settle(n, None, i, True) or (n,)
 
     def settle(self, s: State, at: int | None, i: int, step: bool = False) -> list[State] | None:
@@ -113,8 +124,36 @@ class Device:
 
         `at`: the node of the host step that this belongs to. Returns the states where it branches.
         """
+        return self._go_on(s, at, [i], step)
+
+    def at_once(self, s: State, i: int, bit: int, node: tuple[int, int]) -> list[State] | None:
+        """The meeting of a node runs at its call if it can: nothing is pending in stream `i`, and it is no step of its own."""
+        m = s.meet
+        assert m is not None
+        m.pending[i] = ((bit, (MEET, node)),)
+        streams: list[int] = []
+        self._pop(s, i, node[1], streams)
+        for k in streams:
+            if m.pending[k]:
+                return self._go_on(s, node[1], streams, False)
+        return None
+
+    def can_run_at_once(self, s: State, i: int, node: tuple[int, int]) -> bool:
+        """Whether `at_once` may run the meeting of a node, in stream `i`."""
+        m = s.meet
+        assert m is not None
+        if m.pending[i]:
+            return False
+        kind, k, wanted, _ = self.heads[node]
+        messages = m.channels[k][0]
+        if kind == AWAIT:
+            return bool(messages) and messages[0][0] == wanted
+        return wanted is None or len(messages) < int(wanted)
+
+    def _go_on(self, s: State, at: int | None, streams: list[int], step: bool) -> list[State] | None:
+        """As `settle`, for several streams that may go on."""
         done: list[State] = []
-        todo = [(s, [i], step)]
+        todo = [(s, streams, step)]
         branched = False
         while todo:
             n, streams, step = todo.pop()
@@ -203,7 +242,14 @@ class Device:
                 waited = True
                 s.tb[t] |= bit
                 m.inside[t] = tuple(one for one in numbers if one != number)
-        if waited and self.track and not m.pending[i] and s.calls[i] & JOINED:
+        if i in self.sharers:
+            for k in self.sharers[i]:
+                if m.ends[k] == number:
+                    m.ends[k] = 0
+                    s.streams[k] |= bit
+                if waited and not m.ends[k] and s.calls[k] & JOINED:
+                    s.calls[k] &= ~(PENDING | JOINED)
+        elif waited and self.track and not m.pending[i] and s.calls[i] & JOINED:
             s.calls[i] &= ~(PENDING | JOINED)
         known = COMPLETE if waited else 0
 

@@ -66,14 +66,20 @@ class MeetingCompiler(ThreadCompiler):
         stream, t, device, what = self._stream(effect.stream), self.t, self.device, (MEET, (self.t, self.memory.node))
         if self.layout.has_same_bytes:
             self.touches.add("location")  # accesses of other streams may be made here, and their order tells
-        at = self.memory.node
+        at, last = self.memory.node, self._last(effect.stream)
+        node = (t, at)
+        plain = not self.layout.one_queue and not device.heads[node][3]
+        """Whether it may run at its call, unless something is pending."""
 
         def run(s: State) -> list[State] | None:
             i = stream(s)
+            if plain and device.can_run_at_once(s, i, node):
+                return device.at_once(s, i, s.tb[t], node)
             device.append(s, i, s.tb[t], what)
+            last(s)
             return device.settle(s, at, i)
 
-        return [*self._called(stream), forks(run)]
+        return [*self._called(self._slot(effect.stream)), forks(run)]
 
     _signal = _await = _meeting
 
@@ -116,13 +122,25 @@ class MeetingCompiler(ThreadCompiler):
 
     # ------------------------------------------------------------ streams and events
 
+    def _last(self, operand: p.Operand) -> Callable[[State], None]:
+        """With one hardware queue: what is pending in the queue now ends with the stream's own last item (S116)."""
+        if not self.layout.one_queue:
+            return lambda s: None
+        slot, stream, device = self._slot(operand), self._stream(operand), self.device
+
+        def run(s: State) -> None:
+            assert s.meet is not None
+            s.meet.ends[slot(s)] = device.record(s, stream(s), 0)
+
+        return run
+
     def _enqueue(self, effect: e.Enqueue) -> list[Apply]:
         now = super()._enqueue(effect)
         if not self._may_wait(effect.stream):
             return now
         stream, t, device = self._stream(effect.stream), self.t, self.device
         later = self.memory.later(effect.accesses)
-        called, at_once = self._called(stream), _sequence(now)
+        called, at_once, last = self._called(self._slot(effect.stream)), _sequence(now), self._last(effect.stream)
 
         def run(s: State) -> list[State] | None:
             i = stream(s)
@@ -133,6 +151,7 @@ class MeetingCompiler(ThreadCompiler):
                 note(s)
             places = later[0](s) if later is not None else None
             device.append(s, i, s.tb[t], (ITEM, later[1], places) if later is not None and places is not None else None)
+            last(s)
             return None
 
         return [run if later is None else forks(run)]
@@ -154,6 +173,7 @@ class MeetingCompiler(ThreadCompiler):
             return now
         stream, write, t, device = self._stream(effect.stream), self._event_write(effect.event), self.t, self.device
         track, at_once = self.o.track, _sequence(now)
+        slot = self._slot(effect.stream) if self.layout.one_queue else None
 
         def run(s: State) -> None:
             i = stream(s)
@@ -162,7 +182,10 @@ class MeetingCompiler(ThreadCompiler):
                 at_once(s)
                 return
             flags = RECORDED | (CALLED if s.tb[t] else 0) if track else 0
-            write(s, device.record(s, i, s.tb[t]) << NUMBER | flags)
+            number = device.record(s, i, s.tb[t])
+            write(s, number << NUMBER | flags)
+            if slot is not None:
+                device.record_is_last(s, slot(s), number, s.tb[t])
 
         return [run]
 
@@ -188,12 +211,15 @@ class MeetingCompiler(ThreadCompiler):
         number = self.device.record(s, i, 0)
         s.meet.inside[self.t] = (*s.meet.inside[self.t], number)
         if self.o.track:
-            s.calls[i] |= JOINED
+            for k in self._slots_of([i]):
+                s.calls[k] |= JOINED
 
     def _joinstream(self, effect: e.JoinStream) -> list[Apply]:
         now = super()._joinstream(effect)
         if not self._may_wait(effect.stream):
             return now
+        if self.layout.one_queue:
+            return self._join_own(effect, _sequence(now))
         stream, at_once = self._stream(effect.stream), _sequence(now)
 
         def run(s: State) -> None:
@@ -206,12 +232,28 @@ class MeetingCompiler(ThreadCompiler):
 
         return [run]
 
+    def _join_own(self, effect: e.JoinStream, at_once: Apply) -> list[Apply]:
+        """With one hardware queue the call waits for the stream's own last item."""
+        slot, t = self._slot(effect.stream), self.t
+
+        def run(s: State) -> None:
+            k = slot(s)
+            assert s.meet is not None
+            if not s.meet.ends[k]:
+                at_once(s)
+                return
+            s.tb[t] |= s.streams[k]
+            s.meet.inside[t] = (*s.meet.inside[t], s.meet.ends[k])
+            s.calls[k] |= JOINED
+
+        return [run]
+
     def _joindevice(self, effect: e.JoinDevice) -> list[Apply]:
         now = super()._joindevice(effect)
         streams = self.layout.device_streams(effect.gpu, effect.process)
         if not self.meetings.streams.intersection(streams):
             return now
-        t = self.t
+        t, slots = self.t, {i: self._slots_of([i]) for i in streams}
 
         def run(s: State) -> None:
             assert s.meet is not None
@@ -220,7 +262,8 @@ class MeetingCompiler(ThreadCompiler):
                     self._waits(s, i)
                 else:
                     s.tb[t] |= s.streams[i]
-                    s.calls[i] &= ~PENDING
+                    for k in slots[i]:
+                        s.calls[k] &= ~PENDING
 
         return [run]
 
@@ -229,7 +272,8 @@ class MeetingCompiler(ThreadCompiler):
         if not self._may_wait(effect.stream):
             return now
         stream, read, t, device = self._stream(effect.stream), self._event_read(effect.event), self.t, self.device
-        track, at_once = self.o.track, _sequence(now)
+        track, at_once, last = self.o.track, _sequence(now), self._last(effect.stream)
+        slot, shared = self._slot(effect.stream), self.layout.one_queue
 
         def run(s: State) -> None:
             i, flags = stream(s), read(s)
@@ -241,10 +285,15 @@ class MeetingCompiler(ThreadCompiler):
             if track:
                 if not flags & RECORDED:
                     return  # does nothing (S18)
-                s.calls[i] |= s.tb[t] | (0 if flags & COMPLETE else PENDING) | (BIT if flags & CALLED else 0)
-                s.calls[i] &= ~JOINED
+                k = slot(s)
+                s.calls[k] |= s.tb[t] | (0 if flags & COMPLETE else PENDING) | (BIT if flags & CALLED else 0)
+                s.calls[k] &= ~JOINED
             bit = s.tb[t] if number or track else 0
             device.append(s, i, bit | flags & BIT, (WAIT, number) if number else None)
+            if number:
+                last(s)
+            elif shared:
+                s.streams[slot(s)] |= bit | flags & BIT
 
         return [run]
 
@@ -254,6 +303,8 @@ class MeetingCompiler(ThreadCompiler):
             return now
         stream, other, t, device = self._stream(effect.stream), self._stream(effect.other), self.t, self.device
         at_once = _sequence(now)
+        if self.layout.one_queue:
+            return self._join_shared(effect, at_once)
 
         def run(s: State) -> None:
             i, behind = stream(s), other(s)
@@ -267,6 +318,31 @@ class MeetingCompiler(ThreadCompiler):
             else:
                 s.streams[behind] |= s.tb[t]
                 device.append(s, i, s.streams[behind], None)
+
+        return [run]
+
+    def _join_shared(self, effect: e.StreamJoinsStream, at_once: Apply) -> list[Apply]:
+        """With one hardware queue: a record, which is an item of its stream, and a wait for it."""
+        stream, other, t, device = self._stream(effect.stream), self._stream(effect.other), self.t, self.device
+        slot, slot_behind = self._slot(effect.stream), self._slot(effect.other)
+        recorded, last = self._recorded(effect.other), self._last(effect.stream)
+
+        def run(s: State) -> None:
+            i, behind, k, k_behind = stream(s), other(s), slot(s), slot_behind(s)
+            assert s.meet is not None
+            if not s.meet.pending[i] and not s.meet.pending[behind]:
+                at_once(s)
+                return
+            if s.meet.pending[behind]:
+                number = device.record(s, behind, s.tb[t])
+                device.record_is_last(s, k_behind, number, s.tb[t])
+                device.append(s, i, s.tb[t], (WAIT, number))
+                last(s)
+            else:
+                recorded(s)
+                device.append(s, i, s.streams[behind], None)
+                s.streams[k] |= s.streams[behind]
+            s.calls[k] = (s.calls[k] | s.tb[t] | s.calls[k_behind]) & ~JOINED
 
         return [run]
 
@@ -293,12 +369,12 @@ class MeetingCompiler(ThreadCompiler):
         if not self._may_wait(q.stream):
             return now
         self.touches.add(("meeting",))
-        stream, t = self._stream(q.stream), self.t
+        stream, t, shared = self._slot(q.stream), self.t, self.layout.one_queue
 
         def query(s: State) -> list[tuple[str, State]]:
             i = stream(s)
             assert s.meet is not None
-            if not s.meet.pending[i]:
+            if not (s.meet.ends[i] if shared else s.meet.pending[i]):
                 return now(s)
             s.tb[t] |= s.calls[i] & BIT
             return [("no", s)]

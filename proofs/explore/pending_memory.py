@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.model import program as p
-from fencepost.proofs.explore.meet import ITEM, NUMBER, Place
-from fencepost.proofs.explore.memory import DEFINED, FORKS, FREED, Apply, LocationRules, Token, forks
+from fencepost.proofs.explore.meet import GONE, ITEM, LATE, NUMBER, Place
+from fencepost.proofs.explore.memory import DEFINED, FORKS, FREED, Apply, Judge, LocationRules, Token, forks
 from fencepost.proofs.explore.pending import Device
 from fencepost.proofs.explore.state import BIT, State
 
@@ -18,11 +18,31 @@ class MeetingRules(LocationRules):
     def __init__(self, device: Device, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.device = device
+        self.old = 0
+        """How many owners ago the one was whose access is judged now."""
+
+    def _judge(self, which: int, access: p.Access, later: list[int] | None = None) -> Judge | None:
+        """As without meetings; where it is chosen, what earlier owners have pending comes too late (val: fresh memory for each)."""
+        judge = super()._judge(which, access, later)
+        if judge is None or self.location is None or self.location.kind != "block":
+            return judge
+        plain = judge
+
+        def run(s: State, bit: int) -> list[State] | None:
+            states = plain(s, bit)
+            if states:
+                m = states[1].meet
+                assert m is not None
+                m.pending = [tuple((b, _late(what, self.old)) for b, what in fifo) for fifo in m.pending]
+            return states
+
+        return run
 
     def later(self, accesses: tuple[p.Access, ...]) -> tuple[Callable[[State], tuple[Place | None, ...] | None], int] | None:
         """For an item that waits: where its accesses go, found at the call; and the number of what judges them then."""
         resolve: list[Callable[[State], Place | None]] = []
         judges: list[Any] = []
+        modes: list[bool] = []
         slot_of: list[int] = [0]
         for which, access in sorted(enumerate(accesses), key=lambda one: one[1].mode == "w"):
             match = self._match(access.target)
@@ -32,9 +52,10 @@ class MeetingRules(LocationRules):
             pointer = access.target.id if isinstance(access.target, p.Local) else None
             resolve.append(self._resolver(match, pointer))
             judges.append((judge, which))
+            modes.append(access.mode == "w")
         if not judges:
             return None
-        self.device.judges.append(self._judged(judges, slot_of))
+        self.device.judges.append(self._judged(judges, modes, slot_of))
 
         def places(s: State) -> tuple[Place | None, ...] | None:
             found = tuple([one(s) for one in resolve])
@@ -47,12 +68,12 @@ class MeetingRules(LocationRules):
 
         def resolve(s: State) -> Place | None:
             slot = match(s)
-            return None if slot is None else (slot, 0, pointer is not None and s.locals[t][pointer] == FREED)
+            return None if slot is None else (slot, 0, GONE if pointer is not None and s.locals[t][pointer] == FREED else 0)
 
         return resolve
 
     def _judged(
-        self, judges: list[tuple[Callable[[State, int], list[State] | None], int]], slot_of: list[int]
+        self, judges: list[tuple[Judge, int]], modes: list[bool], slot_of: list[int]
     ) -> Callable[[State, int, tuple[Place | None, ...], int | None], list[State] | None]:
         t, node = self.t, self.node
 
@@ -61,16 +82,26 @@ class MeetingRules(LocationRules):
             if place is None:
                 return None
             judge, which = judges[k]
-            slot_of[0], old, freed = place
-            if freed:
+            slot_of[0], old, how = place
+            if how == GONE:
                 s.hazard = ("UNDEFINED", node, which)
+                return None
+            if how == LATE:
+                w, write = s.witness, modes[k]
+                assert w is not None
+                if w.write or write:
+                    if not self.met:
+                        self.met.append(True)
+                    s.hazard = (("W" if w.write else "R") + ("W" if write else "R"), node, which)
                 return None
             if not old or s.block is None:
                 return judge(s, bit)
             m, kept = s.meet, s.block
             assert m is not None
             s.block = (*kept[:3], m.olds[old - 1], kept[4])
+            self.old = old
             states = judge(s, bit)
+            self.old = 0
             for x in states or (s,):
                 assert x.meet is not None and x.block is not None
                 x.meet.olds = (*m.olds[: old - 1], x.block[3] & DEFINED, *m.olds[old:])
@@ -113,13 +144,17 @@ class MeetingRules(LocationRules):
         m = s.meet
         assert m is not None and s.block is not None
         refs, free, uses, defined, owner = s.block
-        waiting = tuple(u for u in uses if m.pending[u]) if refs == n else ()
+        carriers = self.device.carriers
+        waiting = tuple(u for u in uses if m.pending[carriers[u]]) if refs == n else ()
         if waiting:
             s.block = (refs, free, tuple(u for u in uses if u not in waiting), defined, owner)
         super()._loosened(s, n)
         if refs != n:
             return
-        numbers = sorted(-self.device.record(s, u, s.tb[self.t]) for u in waiting)
+        numbers = sorted(-self.device.record(s, carriers[u], s.tb[self.t]) for u in waiting)
+        if self.layout.one_queue:
+            for u, number in zip(waiting, reversed(numbers), strict=True):
+                self.device.record_is_last(s, u, -number, s.tb[self.t])
         s.block = (*s.block[:2], tuple(numbers), *s.block[3:])
         if any(what[0] == ITEM for fifo in m.pending for _, what in fifo):
             m.olds = (defined & DEFINED, *m.olds)
@@ -168,3 +203,10 @@ def _older(what: tuple[Any, ...]) -> tuple[Any, ...]:
     if what[0] != ITEM:
         return what
     return (*what[:2], tuple(place and (place[0], place[1] + 1, place[2]) for place in what[2]))
+
+
+def _late(what: tuple[Any, ...], old: int) -> tuple[Any, ...]:
+    """The witness belongs to the owner `old` owners ago."""
+    if what[0] != ITEM:
+        return what
+    return (*what[:2], tuple((*place[:2], LATE) if place and place[1] > old and not place[2] else place for place in what[2]))

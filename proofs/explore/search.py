@@ -136,6 +136,8 @@ class Search:
         self.layout = compiler.layout
         self.passed = dropped(setting, location) if sliced else [set() for _ in program.threads]
         self.entry = [self.skip(t, thread.entry) for t, thread in enumerate(program.threads)]
+        self.idle_at = [node if thread.idle else DONE for node, thread in zip(self.entry, program.threads, strict=True)]
+        """Where a thread waits for work that nobody need give it."""
         self.code: list[list[DoNode | AskNode | None]] = [
             compiler.thread(t, self.passed[t], self.skip) for t in range(len(program.threads))
         ]
@@ -532,7 +534,7 @@ class Search:
                 for n in self.merged:
                     self._note(reach, n, s)
             self.merged.clear()
-            if not moved and self.location is None and any(s.pc[t] != DONE for t in self.agents):
+            if not moved and self.location is None and any(s.pc[t] not in (DONE, self.idle_at[t]) for t in self.agents):
                 spins = any(self.ready(s, t) for t in self._runnable(s))
                 (reach.spinning if spins else reach.stuck).append(self._steps(s))
         if self.beyond and all(found.kind == "same bytes" for found in reach.hazards):

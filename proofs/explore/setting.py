@@ -36,8 +36,7 @@ class Setting:
             for i, node in enumerate(thread.nodes):
                 if isinstance(node, p.Do):
                     self.lowered[t, i] = lower(node.operation, context)
-        asked = {type(n.question) for t in program.threads for n in t.nodes if isinstance(n, p.Ask)}
-        self.queries = bool(asked & {p.EventQuery, p.StreamQuery})
+        self.queries = self.layout.queries
         self.slicer = Slicer(program, self.lowered)
         self.driven = driven(program)
         self.circles = [circles(thread) for thread in program.threads]

@@ -28,10 +28,8 @@ Source = tuple[str, Any]
 def dropped(setting: Setting, location: Location | None) -> list[set[int]]:
     """For each thread the `Do` nodes that may be passed over."""
     result: list[set[int]] = [set() for _ in setting.program.threads]
-    if setting.environment.one_queue:
-        return result  # streams that share a queue carry each other's bits
     if setting.queries:
-        return result  # what a query may answer depends on every capture
+        return result  # what a query may answer depends on every capture; and streams that share a queue carry each other's bits
     return setting.slicer.dropped(location)
 
 

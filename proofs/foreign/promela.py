@@ -49,6 +49,8 @@ class _Model:
         self.platform = platform_named(platform)
         self.fifos = self._fifos()
         self.streams = max(len(set(self.fifos.values())), 1)
+        self.lanes = {key: k for k, key in enumerate(self.fifos)} if self.environment.one_queue else {}
+        """With one hardware queue, for each stream slot the number of what is kept of its own last item (S116)."""
         self.base: dict[int, int] = {}
         """First location, event or cell of an object; of a pool of memory the first location."""
         self.sites: list[tuple[p.Access, ...]] = []
@@ -185,6 +187,7 @@ class _Model:
             f"typedef Vec {{ byte c[{n}] }};",
             f"byte done[{n}]; byte sent[{n}];",
             f"Vec tail[{n}];",
+            *([f"Vec last[{len(self.lanes)}];  /* of each stream, where they share a hardware queue */"] if self.lanes else []),
             f"Vec event[{max(many['event'], 1)}]; byte next_event = {static_events};",
             f"byte readers[{places}]; byte writers[{places}];",
             f"byte repeaters[{places}];  /* writes of the bytes that are there already */",
@@ -415,6 +418,21 @@ class _Model:
             return str(self.fifos[operand.id, 0])
         return f"({self.fifos[operand.id, 0]} + {self.index(operand.index, depth)})"
 
+    def _own(self, operand: p.Operand) -> str:
+        """What must end before the stream itself has ended: in a shared hardware queue not what others have behind that."""
+        if not self.lanes:
+            return f"tail[{self.stream(operand)}]"
+        assert isinstance(operand, (p.Obj, p.Slot))
+        first = self.lanes[operand.id, 0]
+        if isinstance(operand, p.Obj):
+            return f"last[{first}]"
+        depth = getattr(self.program.objects[operand.id], "depth", None) or 1
+        return f"last[{first} + {self.index(operand.index, depth)}]"
+
+    def _is_last(self, operand: p.Operand, queue: str = "x") -> list[str]:
+        """With one hardware queue: the stream's own last item is what the queue has come to."""
+        return [f"copy_vec({self._own(operand)}, tail[{queue}])"] if self.lanes else []
+
     def value(self, operand: p.Operand | p.Index) -> str:
         """What an item holds of an operand."""
         if isinstance(operand, p.Local):
@@ -480,6 +498,7 @@ class _Model:
             f"x = {self.stream(stream)}",
             f"strm[x] ! {', '.join([str(number), *(f'tail[x].c[{s}]' for s in range(self.streams)), *locs])}{_PAD}{len(locs)}>",
             "sent[x]++; zero_vec(tail[x]); tail[x].c[x] = sent[x]",
+            *self._is_last(stream),
         ]
 
     def _tag_of(self, tag: str) -> int:
@@ -505,7 +524,7 @@ class _Model:
 
     def record(self, x: e.RecordEvent) -> tuple[list[str], list[str]]:
         """What must end before the event is complete: what the stream's tail needs."""
-        return [f"x = {self.stream(x.stream)}; copy_vec({self.event(x.event)}, tail[x])"], []
+        return [f"x = {self.stream(x.stream)}; copy_vec({self.event(x.event)}, tail[x])", *self._is_last(x.stream)], []
 
     def join_event(self, x: e.JoinEvent) -> tuple[list[str], list[str]]:
         """Snapshot at the call, then wait."""
@@ -513,7 +532,7 @@ class _Model:
 
     def join_stream(self, x: e.JoinStream) -> tuple[list[str], list[str]]:
         """Snapshot at the call, then wait."""
-        return [f"x = {self.stream(x.stream)}; copy_vec(w, tail[x])"], ["READY(w)"]
+        return [f"copy_vec(w, {self._own(x.stream)})"], ["READY(w)"]
 
     def join_device(self, x: e.JoinDevice) -> tuple[list[str], list[str]]:
         """All streams of the process on that GPU."""
@@ -526,11 +545,18 @@ class _Model:
 
     def stream_waits_event(self, x: e.StreamJoinsEvent) -> tuple[list[str], list[str]]:
         """Later items need what the event captured."""
-        return [f"x = {self.stream(x.stream)}; join_vec(tail[x], {self.event(x.event)})"], []
+        return [
+            f"x = {self.stream(x.stream)}; join_vec(tail[x], {self.event(x.event)})",
+            *([f"join_vec({self._own(x.stream)}, {self.event(x.event)})"] if self.lanes else []),
+        ], []
 
     def stream_waits_stream(self, x: e.StreamJoinsStream) -> tuple[list[str], list[str]]:
         """Later items need what the other stream's tail needs."""
-        return [f"x = {self.stream(x.stream)}; y = {self.stream(x.other)}; join_vec(tail[x], tail[y])"], []
+        return [
+            f"x = {self.stream(x.stream)}; y = {self.stream(x.other)}; join_vec(tail[x], tail[y])",
+            *self._is_last(x.other, "y"),
+            *([f"join_vec({self._own(x.stream)}, {self._own(x.other)})"] if self.lanes else []),
+        ], []
 
     def note_use(self, x: e.NoteUse) -> tuple[list[str], list[str]]:
         """S64, S79, S84: the allocator is told, unless the stream owns the block."""
@@ -706,7 +732,7 @@ class _Model:
         if isinstance(q, p.Maybe):
             return [f"if {' '.join(f':: true -> goto {_label(n)}' for n in branches.values())} fi;"]
         if isinstance(q, (p.EventQuery, p.StreamQuery)):
-            what = self.event(q.event) if isinstance(q, p.EventQuery) else f"tail[{self.stream(q.stream)}]"
+            what = self.event(q.event) if isinstance(q, p.EventQuery) else self._own(q.stream)
             test = f"READY({what})"
         else:
             test = self._test(q)

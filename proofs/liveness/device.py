@@ -193,8 +193,10 @@ class DeviceSemantics(Semantics):
                 for thing in things:
                     touched.setdefault(thing, set()).add(t)
         for t, row in enumerate(rows):
+            if not turn_ends(self.threads[t]):
+                continue
             for n, things in enumerate(row):
-                if things and turn_ends(self.threads[t]) and all(len(touched[thing]) == 1 for thing in things):
+                if things and all(len(touched[thing]) == 1 for thing in things):
                     self._visible[t][n] = False  # nobody else uses the object
         for (t, n), effects in self.effects.items():
             for effect in effects:
@@ -756,7 +758,19 @@ def _live(thread: p.Thread) -> list[frozenset[int]]:
     for node in thread.nodes:
         what = node.operation if isinstance(node, p.Do) else node.question
         named.append({operand.id for operand in _locals(what)})
-    return [frozenset(named[n].union(*(named[m] for m in reachable(thread, n)), ())) for n in range(len(thread.nodes))]
+    before: list[list[int]] = [[] for _ in thread.nodes]
+    for n, node in enumerate(thread.nodes):
+        for m in following(node):
+            if m != p.END:
+                before[m].append(n)
+    todo = [n for n, row in enumerate(named) if row]
+    while todo:
+        m = todo.pop()
+        for n in before[m]:
+            if not named[m] <= named[n]:
+                named[n] |= named[m]
+                todo.append(n)
+    return [frozenset(row) for row in named]
 
 
 def _locals(value: Any) -> Iterator[p.Local]:

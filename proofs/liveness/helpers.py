@@ -17,8 +17,15 @@ class Helper(NamedTuple):
     via: int | None = None
 
 
-def static(program: p.Program, waiter: int, node_id: int) -> list[int]:
+def static(semantics: Semantics, waiter: int, node_id: int) -> list[int]:
     """Threads with an operation that could end a thread's wait at this node for another thread."""
+    known: list[int] | None = semantics.memo.get(("static", waiter, node_id))
+    if known is None:
+        known = semantics.memo["static", waiter, node_id] = _static(semantics.program, waiter, node_id)
+    return known
+
+
+def _static(program: p.Program, waiter: int, node_id: int) -> list[int]:
     node = program.threads[waiter].nodes[node_id]
     what = node.operation if isinstance(node, p.Do) else node.question
     found = []
@@ -53,7 +60,7 @@ def groups(semantics: Semantics, state: State, agent: int) -> list[list[Helper]]
     """What a waiting agent needs: of each group somebody. A group without anybody is a wait without source."""
     program = semantics.program
     if not isinstance(semantics, DeviceSemantics):
-        return [[Helper(t) for t in static(program, agent, state.at[agent])]]
+        return [[Helper(t) for t in static(semantics, agent, state.at[agent])]]
     count = len(program.threads)
     if agent >= count:
         return _stream(semantics, state, agent - count)
@@ -66,7 +73,7 @@ def groups(semantics: Semantics, state: State, agent: int) -> list[list[Helper]]
         return found
     node = program.threads[agent].nodes[n]
     what = node.operation if isinstance(node, p.Do) else node.question
-    threads = [Helper(t) for t in static(program, agent, n) if t != agent and _may_run(semantics, state, t, what)]
+    threads = [Helper(t) for t in static(semantics, agent, n) if t != agent and _may_run(semantics, state, t, what)]
     if isinstance(what, p.Take):
         device: Device = state.device
         holders = {semantics.holder(device, record) for record in device.deferred[semantics.pool[what.pool]]}
@@ -75,9 +82,11 @@ def groups(semantics: Semantics, state: State, agent: int) -> list[list[Helper]]
 
 
 def _may_run(semantics: DeviceSemantics, state: State, t: int, wait: p.Operation | p.Question) -> bool:
-    nodes = semantics.program.threads[t].nodes
+    thread = semantics.program.threads[t]
+    if thread.kind == "loop":
+        return True  # it has an operation that would, and every node lies ahead
     for n in ahead(semantics, state, t):
-        node = nodes[n]
+        node = thread.nodes[n]
         if isinstance(node, p.Do) and _ends(node.operation, wait):
             return True
     return False
@@ -150,12 +159,18 @@ def _meeting(semantics: DeviceSemantics, state: State, me: int, kind: type, word
         if count + k != me and any(item.kind == word and item.thing == channel for item in row)
     ]  # fmt: skip
     for t in range(count):
-        streams = {
-            k for n in ahead(semantics, state, t) for x in semantics.effects.get((t, n), ())
-            if isinstance(x, (p.Signal, p.Await)) and isinstance(x, kind) and x.channel == channel and not isinstance(x.stream, p.Local)
-            for k, slot in enumerate(semantics.streams) if slot[0] == x.stream.id and count + k != me
-        }  # fmt: skip
-        found += [Helper(t, k) for k in sorted(streams) if t != me]
+        if t == me:
+            continue
+        loop = semantics.program.threads[t].kind == "loop"
+        asked = ("meeting", t, -1 if loop else state.at[t], word, channel)
+        streams: list[int] | None = semantics.memo.get(asked)
+        if streams is None:
+            streams = semantics.memo[asked] = sorted({
+                k for n in ahead(semantics, state, t) for x in semantics.effects.get((t, n), ())
+                if isinstance(x, (p.Signal, p.Await)) and isinstance(x, kind) and x.channel == channel and not isinstance(x.stream, p.Local)
+                for k, slot in enumerate(semantics.streams) if slot[0] == x.stream.id
+            })  # fmt: skip
+        found += [Helper(t, k) for k in streams if count + k != me]
     return found
 
 
@@ -169,17 +184,27 @@ def _stores(semantics: DeviceSemantics, state: State, me: int, flag: int, value:
     for t in range(count):
         if t == me:
             continue
-        ways: set[int | None] = set()
-        for n in ahead(semantics, state, t):
-            for x in semantics.effects.get((t, n), ()):
-                if isinstance(x, p.StoreFlag) and x.flag == flag and x.value >= value:
-                    stream = x.stream
-                    if stream is None:
-                        ways.add(None)
-                    elif not isinstance(stream, p.Local):
-                        ways |= {k for k, slot in enumerate(semantics.streams) if slot[0] == stream.id and count + k != me}
-        found += [Helper(t, k) for k in sorted(ways, key=lambda k: -1 if k is None else k)]
+        loop = semantics.program.threads[t].kind == "loop"
+        asked = ("stores", t, -1 if loop else state.at[t], flag, value)
+        ways: list[int | None] | None = semantics.memo.get(asked)
+        if ways is None:
+            ways = semantics.memo[asked] = _ways(semantics, state, t, flag, value)
+        found += [Helper(t, k) for k in ways if k is None or count + k != me]
     return found
+
+
+def _ways(semantics: DeviceSemantics, state: State, t: int, flag: int, value: int) -> list[int | None]:
+    """Streams on which a thread may still store enough into a device flag; None stands for the thread itself."""
+    ways: set[int | None] = set()
+    for n in ahead(semantics, state, t):
+        for x in semantics.effects.get((t, n), ()):
+            if isinstance(x, p.StoreFlag) and x.flag == flag and x.value >= value:
+                stream = x.stream
+                if stream is None:
+                    ways.add(None)
+                elif not isinstance(stream, p.Local):
+                    ways |= {k for k, slot in enumerate(semantics.streams) if slot[0] == stream.id}
+    return sorted(ways, key=lambda k: -1 if k is None else k)
 
 
 def stuck(semantics: DeviceSemantics, state: State) -> set[int]:

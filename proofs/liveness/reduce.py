@@ -160,7 +160,7 @@ def _built(
             nodes.append(p.Do(key if key is not None else p.NewEvent(0), found[0][1]))  # type: ignore[arg-type]
         else:
             nodes.append(p.Ask(key, tuple(found)))  # type: ignore[arg-type]
-    return p.Thread(thread.name, thread.kind, tuple(nodes), 0, (), thread.process)
+    return p.Thread(thread.name, thread.kind, tuple(nodes), 0, (), thread.process, thread.idle)
 
 
 def _idle(thread: p.Thread) -> p.Thread:

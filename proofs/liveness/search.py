@@ -150,11 +150,12 @@ def _search(program: p.Program, limit: int, alone: bool = False) -> Liveness:
         if not isinstance(semantics, DeviceSemantics):
             return False
         lost = stuck(semantics, state)
-        if not lost:
+        missed = {agent for agent in lost if not _idle(semantics, state, agent)}
+        if not missed:
             return False
-        surely = surely or (number, lost)
+        surely = surely or (number, missed)
         if not _running(semantics, state, lost):
-            surely = (number, lost)
+            surely = (number, missed)
             return True
         return False
 
@@ -177,6 +178,14 @@ def _search(program: p.Program, limit: int, alone: bool = False) -> Liveness:
         if not _running(semantics, graph.states[number], set(lost_in)):
             return Liveness(hang, len(graph.after), graph.bounded)
     return Liveness(first, len(graph.after), graph.bounded)
+
+
+def _idle(semantics: Semantics, state: State, agent: int) -> bool:
+    """Whether the agent waits for work that nobody need give it."""
+    if agent >= len(semantics.threads):
+        return False
+    thread = semantics.threads[agent]
+    return thread.idle and state.at[agent] == thread.entry
 
 
 def _running(semantics: Semantics, state: State, lost: set[int]) -> bool:
@@ -223,7 +232,8 @@ def explore(
                 bounded, unknown = str(reason), True
         if not unknown:  # what lies behind is unknown otherwise, so nothing here may be called stuck
             for agent in waits:
-                blocked.setdefault(agent, []).append(number)
+                if not _idle(semantics, state, agent):
+                    blocked.setdefault(agent, []).append(number)
         if len(after) >= limit:
             bounded = f"{limit} states were looked at, and there are more"
             break

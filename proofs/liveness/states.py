@@ -65,6 +65,8 @@ class Semantics:
         """`alone`: what no order of other threads' steps can change is run without theirs in between (see `alone`)."""
         self.program = program
         self.threads = program.threads
+        self.memo: dict[tuple[Any, ...], Any] = {}
+        """What the text alone answers, once it was asked."""
         self._cells = {i: c for i, c in enumerate(program.objects) if isinstance(c, p.Cell)}
         depths = self._depths()
         self._period = lcm(*depths) if depths else 1

@@ -94,6 +94,14 @@ class Core:
                 elif isinstance(node.question, (p.EventQuery, p.StreamQuery)):
                     self.queries = True
         self.fifos = _fifos(program, environment)
+        self.lanes: dict[tuple[int, int], tuple[Any, ...]] = {}
+        """With one hardware queue, for each stream slot what its own last item is noted under; else its FIFO says that."""
+        if environment.one_queue:
+            self.lanes = {key: ("stream", *key) for key in self.fifos}
+        self.asks_streams = any(isinstance(x, e.JoinStream) for effects in self.lowered.values() for x in effects) or any(
+            isinstance(n, p.Ask) and isinstance(n.question, p.StreamQuery) for thread in program.threads for n in thread.nodes
+        )
+        """Whether anything waits for a stream or asks about it."""
         self.amounts: dict[Hashable, int] = {}
         """Greatest amount that one `add` adds to a counter."""
         self.users = _users(self)
@@ -296,6 +304,8 @@ def _users(core: Core) -> dict[Hashable, set[int]]:
         what = program.objects[found.id]
         if isinstance(what, p.Stream):
             use(thread, *(core.fifos[found.id, slot] for slot in range(what.depth or 1)))
+            if core.lanes:
+                use(thread, *(core.lanes[found.id, slot] for slot in range(what.depth or 1)))
         elif isinstance(what, p.Event):
             use(thread, ("event", found.id))
         elif isinstance(what, p.Cell):

@@ -47,6 +47,19 @@ class Device(Values):
         """The FIFOs that a stream operand may name."""
         return self.simplified((g, self.fifos[key]) for g, key in self.named(env, step, operand))
 
+    def _lanes(self, env: Env, step: Step, operand: p.Operand) -> Guarded:
+        """With one hardware queue: what is noted of the streams themselves that an operand may name (S116)."""
+        return self.simplified((g, self.lanes[key]) for g, key in self.named(env, step, operand))
+
+    def last(self, env: Env, step: Step, operand: p.Operand) -> Term:
+        """When the stream's own last item has ended: what a call that waits for the stream waits for."""
+        if not self.lanes:
+            return self.tail(env, step, operand)
+        lanes = self._lanes(env, step, operand)
+        if len(lanes) == 1:
+            return self.drained(env, step, lanes[0][1])
+        return self._chosen([(g, self.drained(env, step, lane)) for g, lane in lanes])
+
     def drained(self, env: Env, step: Step, fifo: Hashable) -> Term:
         """When everything that is in the FIFO at the call has ended."""
         own: Term = env.get(("drained", fifo), ZERO)
@@ -97,8 +110,15 @@ class Device(Values):
         for guard, fifo in fifos:
             text.add(implies(guard, text.le(self.drained(env, step, fifo), start)))
         self._grow(env, step, fifos, {fifo: end for _, fifo in fifos})
+        self._is_last(env, step, effect.stream, end)
         for access in effect.accesses:
             self._access(env, step, access, fifos, start, end)
+
+    def _is_last(self, env: Env, step: Step, operand: p.Operand, end: Term) -> None:
+        """With one hardware queue: the stream's own last item ends at `end`, behind all that is in the queue."""
+        if self.lanes:
+            lanes = self._lanes(env, step, operand)
+            self._grow(env, step, lanes, {lane: end for _, lane in lanes})
 
     def touch(self, env: Env, step: Step, effect: e.Touch) -> None:
         """Host accesses: they last for a while after the call."""
@@ -138,6 +158,12 @@ class Device(Values):
             return self.drained(env, step, fifos[0][1])
         return self._chosen([(g, self.drained(env, step, fifo)) for g, fifo in fifos])
 
+    def recorded(self, env: Env, step: Step, operand: p.Operand) -> Term:
+        """A record: an item of its stream, which in a shared queue may be behind others' (S19, S116)."""
+        captured = self.tail(env, step, operand)
+        self._is_last(env, step, operand, captured)
+        return captured
+
     def _chosen(self, cases: list[tuple[str, Term]]) -> Term:
         """The term whose guard holds."""
         found = self.text.integer("w")
@@ -150,7 +176,7 @@ class Device(Values):
     def record(self, env: Env, step: Step, effect: e.RecordEvent) -> None:
         """The event's capture becomes the stream's tail."""
         text = self.text
-        captured = self.tail(env, step, effect.stream)
+        captured = self.recorded(env, step, effect.stream)
         for guard, event in self.used(env, step, effect.event):
             if self._alone(event, step):
                 old: Term = env.get(("captured", event), ZERO)
@@ -197,7 +223,7 @@ class Device(Values):
 
     def join_stream(self, env: Env, step: Step, effect: e.JoinStream) -> None:
         """The call returns when the stream is drained (S32)."""
-        self._waits(env, step, self.tail(env, step, effect.stream))
+        self._waits(env, step, self.last(env, step, effect.stream))
 
     def join_device(self, env: Env, step: Step, effect: e.JoinDevice) -> None:
         """The call returns when every stream of the process on that GPU is drained (S32)."""
@@ -223,7 +249,21 @@ class Device(Values):
             text.add(text.le(time, met))
             if self.queries:
                 text.add(disj((text.le(met, old), text.le(met, time))))
+        own: dict[Hashable, Term] = {}
+        lanes = self._lanes(env, step, operand) if self.lanes else ()
+        for guard, lane in lanes:
+            # If the event is over by then the wait is no item; else it may be one behind all that is in the queue.
+            old = self.drained(env, step, lane)
+            if time == ZERO or guard == FALSE:
+                own[lane] = old
+                continue
+            met = own[lane] = text.integer("d")
+            text.add(text.le(old, met))
+            text.add(text.le(time, met))
+            if self.queries:
+                text.add(disj((text.le(met, old), text.le(met, time), *(text.eq(met, new[fifo]) for _, fifo in fifos))))
         self._grow(env, step, fifos, new)
+        self._grow(env, step, lanes, own)
 
     # ------------------------------------------------------------ queries
 
@@ -233,7 +273,7 @@ class Device(Values):
         if isinstance(question, p.EventQuery):
             over = self.captured(env, step, question.event)
         else:
-            over = self.tail(env, step, question.stream)
+            over = self.last(env, step, question.stream)
         yes = text.boolean("y")
         text.add(implies(conj((step.live, yes)), text.le(over, step.instant)))
         text.add(implies(conj((step.live, neg(yes))), text.lt(step.instant, over)))

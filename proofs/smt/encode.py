@@ -242,7 +242,7 @@ _EFFECTS: dict[type, Callable[[Any, Env, Step, Any], None]] = {
     e.JoinStream: Encoder.join_stream,
     e.JoinDevice: Encoder.join_device,
     e.StreamJoinsEvent: lambda self, env, step, x: self.stream_waits(env, step, x.stream, self.captured(env, step, x.event)),
-    e.StreamJoinsStream: lambda self, env, step, x: self.stream_waits(env, step, x.stream, self.tail(env, step, x.other)),
+    e.StreamJoinsStream: lambda self, env, step, x: self.stream_waits(env, step, x.stream, self.recorded(env, step, x.other)),
     e.NoteUse: lambda self, env, step, x: self.note_use(
         step, self.used(env, step, x.block), self.named(env, step, x.stream), x.space
     ),

@@ -196,6 +196,9 @@ class Values(Core):
             tenant = self.tenants.get(ref.key[1])
             if tenant is not None and tenant.space != space:
                 continue
+            if self.lanes and self.asks_streams:
+                # The free records an event there, which is the stream's last item then: behind all that is in the queue.
+                raise NotEncoded("a wait for a stream on which a freed block was noted, under one hardware queue")
             for other, stream in streams:
                 live = self.text.literal(conj((step.live, guard, other)))
                 self.notes.append(Note(live, ref.key[1], stream))

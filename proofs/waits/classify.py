@@ -223,7 +223,9 @@ def _family(oracle: Oracle, location: Location) -> tuple[Family | None, dict[fro
         enough = oracle.core(location)
         if oracle.verdict(location, (), first=False).safe is True:
             relevant = sorted(oracle.relevant(location))
-            family = minimal_sufficient(relevant, lambda gone: oracle.verdict(location, gone).safe, enough)
+            family = minimal_sufficient(relevant, lambda gone: oracle.safe(location, gone), enough)
+            for k in frozenset.intersection(*family.sets):
+                oracle.verdict(location, (k,))  # its hazards are asked for later
     return family, oracle.known(location), oracle.asked - asked
 
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 from fencepost.model import program as p
+from fencepost.model.effects import Effect
+from fencepost.model.operations import Context, lower
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 from fencepost.proofs.check import Checker
 from fencepost.proofs.explore.compile import DoNode, Unsupported
 from fencepost.proofs.explore.locations import Location, locations
-from fencepost.proofs.explore.memory import DROPS, FORKS
 from fencepost.proofs.explore.search import Budget, OutOfBudget, Search
 from fencepost.proofs.explore.serial import sole_agent
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.slicing import dropped
-from fencepost.proofs.explore.state import BIT, State
 from fencepost.proofs.judge import Judged
 from fencepost.proofs.waits.catalogue import BOUND, COPY, HOLD, HOST, STREAM, USE, Sync, operation, without
 from fencepost.proofs.waits.handles import Handles, Node, Origin
+from fencepost.proofs.waits.switch import SWITCHED, Switch, watched
 
 STATES, SECONDS = 60_000, 20.0
 """What one question about one location may store and take; beyond that it is open."""
@@ -78,45 +78,6 @@ Pairs = frozenset[tuple[str, Node, Node]]
 """(location, first access, second access)."""
 
 
-def _watched(
-    search: Search, effect: Callable[[State], Any], kind: str, at: Node, number: int, used: set[int]
-) -> Callable[[State], Any]:
-    """The effect of a synchronisation, which enters its number in `used` when its edge tells anybody anything new."""
-    if getattr(effect, FORKS, False) or getattr(effect, DROPS, None) is not None:
-        return effect  # of a copy: its accesses
-    t = at[0]
-    op = operation(search.program, at)
-    if kind == BOUND:
-        assert isinstance(op, p.Put)
-        queue = search.layout.queue[op.queue]
-
-        def put(s: State) -> Any:
-            if s.queues[queue][1][0] & BIT and not s.tb[t]:
-                used.add(number)
-            return effect(s)
-
-        return put
-    if kind == STREAM:
-
-        def order(s: State) -> Any:
-            before = s.streams[:]
-            result = effect(s)
-            if s.streams != before:
-                used.add(number)
-            return result
-
-        return order
-
-    def wait(s: State) -> Any:
-        before = s.tb[t]
-        result = effect(s)
-        if s.tb[t] != before:
-            used.add(number)
-        return result
-
-    return wait
-
-
 class Oracle:
     """Verdicts of one program with some synchronisations taken away, each asked once."""
 
@@ -139,6 +100,9 @@ class Oracle:
         self._known: dict[Location, dict[frozenset[int], Verdict]] = {}
         self._relevant: dict[Location, frozenset[int]] = {}
         self._settings: dict[frozenset[int], Setting] = {}
+        self._switches: dict[Location, Switch] = {}
+        self._unsafe: dict[Location, list[frozenset[int]]] = {}
+        """Without these there is a hazard, though its shortest run is not known."""
         self._extremes = (frozenset[int](), frozenset(range(len(syncs))))
 
     def edited(self, gone: frozenset[int]) -> p.Program:
@@ -166,15 +130,20 @@ class Oracle:
         Without an edge fewer operations may matter, never more (see `Setting.without`).
         """
         whole = self._settings.get(frozenset())
-        if not 0 < len(gone) <= FEW_GONE or whole is None or whole.meetings is not None:
+        if whole is None or not gone or (whole.meetings is None and len(gone) > FEW_GONE):
             return None
-        if not all(self.syncs[k].kind in (HOST, STREAM) for k in gone):
+        if not all(self.syncs[k].kind in (SWITCHED if whole.meetings is not None else (HOST, STREAM)) for k in gone):
             return None
         other = copy.copy(whole)
         other.program = self.edited(gone)
-        other.lowered = {**whole.lowered, **{at: () for k in gone for at in self.syncs[k].nodes}}
+        other.lowered = {**whole.lowered, **{at: self._lowered(other.program, at) for k in gone for at in self.syncs[k].nodes}}
         other._forms = None
         return other
+
+    def _lowered(self, program: p.Program, at: Node) -> tuple[Effect, ...]:
+        """The effects of the operation at a node."""
+        context = Context(program, program.threads[at[0]], self.platform, self.environment)
+        return lower(operation(program, at), context)
 
     def relevant(self, location: Location) -> frozenset[int]:
         """The synchronisations that can change what an exploration of the location sees; the others never matter there."""
@@ -227,8 +196,11 @@ class Oracle:
         """Take over what another oracle about the same program found."""
         self._known.setdefault(location, {}).update(known)
 
-    def verdict(self, location: Location, gone: Iterable[int], first: bool = True) -> Verdict:
-        """The location's verdict without the edges of `gone`; with `first` one hazard is enough."""
+    def verdict(self, location: Location, gone: Iterable[int], first: bool = True, shortest: bool = True) -> Verdict:
+        """The location's verdict without the edges of `gone`; with `first` one hazard is enough.
+
+        Without `shortest` a hazard that is known to show with fewer of these gone, or more, may stand for its own.
+        """
         effective = self.relevant(location) & frozenset(gone)
         known = self.known(location).get(effective)
         if known is None:
@@ -239,6 +211,11 @@ class Oracle:
                 return Verdict(None, why=TIME_ENDED)
             if self.progress is not None and time.monotonic() - self.begun > 2:
                 self.progress(f"{location.label(self.program)}: {self.asked} edits decided")
+            if self._switched_off(location, effective):
+                return Verdict(True)
+            if not shortest and self._shown(location, effective):
+                self._unsafe.setdefault(location, []).append(effective)
+                return Verdict(False)
             self.asked += 1
             known = judge_location(
                 self.edited(effective), location, self.platform, self.environment, min(left, SECONDS), first,
@@ -246,6 +223,53 @@ class Oracle:
             )  # fmt: skip
             self._enter(location, effective, known)
         return known
+
+    def safe(self, location: Location, gone: Iterable[int]) -> bool | None:
+        """Whether the location is safe without the edges of `gone`, None where that is open."""
+        effective = self.relevant(location) & frozenset(gone)
+        known = self.known(location)
+        if any(one.safe is False and less <= effective for less, one in known.items()):
+            return False  # with fewer edges it is not safer
+        if any(less <= effective for less in self._unsafe.get(location, ())):
+            return False
+        return self.verdict(location, effective, shortest=False).safe
+
+    def _shown(self, location: Location, gone: frozenset[int]) -> bool:
+        """Whether streams meet and the last hazard that was found at the location shows without these, too."""
+        setting = self.setting(frozenset())
+        last = next((one for one in reversed(self.known(location).values()) if one.safe is False), None)
+        if setting.meetings is None or last is None or self.left() <= 0:
+            return False
+        from fencepost.proofs.judge import judge
+
+        found = last.hazards[0].found
+        result = judge(self.edited(gone), location, found, self.platform, self.environment, self.setting(gone).lowered)
+        return not isinstance(result, str) and result.hazard.value_changing is True
+
+    def _switched_off(self, location: Location, gone: frozenset[int]) -> bool:
+        """Whether streams meet and a search that needs no compiling says that the location is safe without these.
+
+        What told that search nothing new is then taken away, too, as long as that is safe: it answers further questions.
+        """
+        whole = self.setting(frozenset())
+        if whole.meetings is None or not all(self.syncs[k].kind in SWITCHED for k in gone):
+            return False
+        relevant = frozenset(k for k in self.relevant(location) if self.syncs[k].kind in SWITCHED)
+        switch = self._switches.get(location)
+        if switch is None:
+            bare = self.setting(frozenset(k for k, sync in enumerate(self.syncs) if sync.kind in SWITCHED))
+            switch = self._switches[location] = Switch(whole, bare, self.syncs, location)
+        safe = False
+        while not any(one.safe is not None and gone == other for other, one in self.known(location).items()):
+            left = self.left()
+            if left <= 0:
+                break
+            self.asked += 1
+            if not switch.safe(gone, self.setting(gone).forms, Budget(STATES, min(left, SECONDS) / 2)):
+                break
+            self._enter(location, gone, Verdict(True))
+            safe, gone = True, gone | (relevant - switch.used)
+        return safe
 
     def left(self) -> float:
         """Seconds until the deadline."""
@@ -274,7 +298,7 @@ class Oracle:
             for t, i in sync.nodes:
                 node = search.code[t][i]
                 if isinstance(node, DoNode):
-                    effects = tuple(_watched(search, effect, sync.kind, (t, i), k, used) for effect in node.effects)
+                    effects = tuple(watched(search, effect, sync.kind, (t, i), k, used) for effect in node.effects)
                     search.code[t][i] = msgspec.structs.replace(node, effects=effects)
         self.asked += 1
         try:
