@@ -370,7 +370,7 @@ def _parts(formula: Formula) -> tuple[Formula, ...]:
 def _merge(names: tuple[str, ...], parts: list[Part], clock: _Clock) -> Condition:
     """One readable formula for positive parameters, where there is one, and one for each of the other regions."""
     live = [part for part in parts if part.kind in (EXACT, OPEN)]
-    notes = [f"{spelled(_where(part, clock), names)}: {part.reason}" for part in parts if part.kind in (HANGS, EMPTY)]
+    notes = sorted(f"{spelled(_where(part, clock), names)}: {part.reason}" for part in parts if part.kind in (HANGS, EMPTY))
     reasons = list(dict.fromkeys(part.reason for part in live if part.kind == OPEN and part.reason))
     reasons += [
         f"the solver gave up after {limit.milliseconds / 1000:g} s on: {what}"
