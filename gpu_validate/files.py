@@ -46,8 +46,23 @@ class _File(msgspec.Struct, frozen=True):
 
 
 def design_hash(program: p.Program) -> str:
-    """First 16 hexadecimal digits of the SHA-256 of the program's JSON without its source positions."""
-    return hashlib.sha256(p.to_json(msgspec.structs.replace(program, places=()))).hexdigest()[:16]
+    """First 16 hexadecimal digits of the SHA-256 of the program's content, its source positions left out.
+
+    Fields that have their default value are left out too: a field that the program's data gets later changes no hash.
+    """
+    content = msgspec.json.encode(_content(msgspec.structs.replace(program, places=())))
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _content(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.fields(type(value))
+        kept = {f.encode_name: getattr(value, f.name) for f in fields}
+        return {
+            "type": type(value).__name__,
+            **{f.encode_name: _content(kept[f.encode_name]) for f in fields if f.required or kept[f.encode_name] != f.default},
+        }
+    return [_content(one) for one in value] if isinstance(value, tuple) else value
 
 
 def dump(subjects: list[Subject]) -> bytes:
