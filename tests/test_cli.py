@@ -410,7 +410,10 @@ def test_interrupting_prints_the_table_so_far(folder: Path, jobs: str) -> None:
     write(folder, "good_slow.py", GOOD)
     write(folder, "slow.py", SLOW.format(good="good_slow"))
     command = [sys.executable, "-m", "fencepost", "check", "slow.py", "--jobs", jobs]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background inherits "ignore"
+    )  # fmt: skip
     deadline = time.monotonic() + 120
     while not (folder / "started").exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
