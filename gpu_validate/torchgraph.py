@@ -44,42 +44,37 @@ class TorchGraph:
         """What puts a node on the captured streams. The tables hold a row for each launch."""
         calls = [launch.body[number].call for launch in self.launches]
         call, run = calls[0], self.run
-        made: Callable[[], None]
         if isinstance(call, c.Kernel):
             kernels = [x for x in calls if isinstance(x, c.Kernel)]
             parts = [self._observe([x.reads[k] for x in kernels]) for k in range(len(call.reads))]
             parts += [self._fill([x.fills[k] for x in kernels]) for k in range(len(call.fills))]
-            made = self._on(call.stream, parts)
-        elif isinstance(call, c.Copy):
+            return self._on(call.stream, parts)
+        if isinstance(call, c.Copy):
             copies = [x for x in calls if isinstance(x, c.Copy)]
             parts = []
             for k, (segments, _) in enumerate(call.passes):
                 parts.append(self._memcpy(call, segments))
                 parts.append(self._observe([x.passes[k][1] for x in copies]))
-            made = self._on(call.stream, parts)
-        elif isinstance(call, c.Memset):
+            return self._on(call.stream, parts)
+        if isinstance(call, c.Memset):
             target = call.range
-            made = self._on(call.stream, [lambda: [run._on_gpu(target, a, b).zero_() for a, b in target.spans]])
-        elif isinstance(call, c.Record):
-            made = self._record(call)
-        elif isinstance(call, c.StreamWaitEvent):
+            return self._on(call.stream, [lambda: [run._on_gpu(target, a, b).zero_() for a, b in target.spans]])
+        if isinstance(call, c.Record):
+            return self._record(call)
+        if isinstance(call, c.StreamWaitEvent):
             waits = call
-            made = lambda: self._stream(waits.stream).wait_event(self.events[waits.event])  # noqa: E731
-        elif isinstance(call, c.WaitStream):
+            return lambda: self._stream(waits.stream).wait_event(self.events[waits.event])
+        if isinstance(call, c.WaitStream):
             joins = call
-            made = lambda: self._stream(joins.stream).wait_stream(self._stream(joins.other))  # noqa: E731
-        elif isinstance(call, c.WriteWord):
+            return lambda: self._stream(joins.stream).wait_stream(self._stream(joins.other))
+        if isinstance(call, c.WriteWord):
             word = call
-            made = lambda: run.write_word(word, self._stream(launched(word)))()  # noqa: E731
-        elif isinstance(call, c.WaitWord):
+            return lambda: run.write_word(word, self._stream(launched(word)))()
+        if isinstance(call, c.WaitWord):
             waited = call
-            made = lambda: run.device.gates.wait(  # noqa: E731
-                run.words[waited.word], waited.value, self._stream(launched(waited))
-            )
-        else:
-            assert isinstance(call, c.Shut)
-            made = self._gate(call)
-        return made
+            return lambda: run.device.gates.wait(run.words[waited.word], waited.value, self._stream(launched(waited)))
+        assert isinstance(call, c.Shut)
+        return self._gate(call)
 
     def _stream(self, number: int) -> Any:
         """The stream that stands for one of the plan's during the capture."""

@@ -10,7 +10,7 @@ import argparse
 import collections
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from fencepost.model import events
@@ -349,6 +349,26 @@ def show(program: p.Program) -> str:
             what = n.operation if isinstance(n, p.Do) else n.question
             lines.append(f"    {i}: {what} -> {n.next if isinstance(n, p.Do) else n.branches}")
     return "\n".join(lines)
+
+
+def campaign(
+    generate: Callable[[random.Random], p.Program], seeds: Iterable[int], *, runs: int = 25, states: int = 600
+) -> tuple[collections.Counter[str], str | None]:
+    """What became of the programs of these seeds, and the first disagreement with its smallest program, if there is one."""
+    count: collections.Counter[str] = collections.Counter()
+    for seed in seeds:
+        program = generate(random.Random(seed))
+        what = disagreement(program, random.Random(seed), count, runs=runs, states=states)
+        if what is None or what.startswith("UNKNOWN"):
+            continue
+        head = what.split(":")[0].split(" at ")[0]
+
+        def still(candidate: p.Program, head: str = head, seed: int = seed) -> bool:
+            found = disagreement(candidate, random.Random(seed), collections.Counter())
+            return found is not None and found.startswith(head)
+
+        return count, f"seed {seed}: {what}\n{show(minimise(program, still))}"
+    return count, None
 
 
 def main(generate: Callable[[random.Random], p.Program] | None = None) -> int:

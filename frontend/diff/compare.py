@@ -138,7 +138,8 @@ def _further(question: tuple[Any, ...]) -> Any:
 
 
 def _programs(pair: Pair) -> tuple[Program | None, Program | None]:
-    return tuple(outcome.program if outcome is not None else None for outcome in (pair.before, pair.after))  # type: ignore[return-value]
+    before, after = pair.before, pair.after
+    return before.program if before is not None else None, after.program if after is not None else None
 
 
 def _unexplained(found: Sequence[Pair]) -> Iterator[tuple[int, int]]:
