@@ -1,23 +1,10 @@
-"""Switch one rule of the semantics off: which small designs notice? `python tests/mutation.py` prints the table.
-
-A rule is one place in the source, and switching it off is one replacement of text in one function, found exactly once
-or refused. The function's code is swapped in place, so that every name that is bound to it runs the changed one.
-"""
+"""What a design answers, with all rules in place or without one: by each engine in its own way."""
 
 from __future__ import annotations
-import __future__
 
-import argparse
-import ast
-import contextlib
-import importlib
-import inspect
 import random
-import sys
-import textwrap
-import types
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import fencepost as fp
 from fencepost.model import answer as a
@@ -27,105 +14,10 @@ from fencepost.model.platform import environment, platform
 from fencepost.proofs.check import check
 from fencepost.proofs.explore.search import Budget
 
-import mutation_designs_language  # noqa: F401
-import mutation_designs_meetings  # noqa: F401
-from mutation_designs import DESIGNS, Declared
+from mutation.designs import DESIGNS
+from mutation.switching import CERTIFICATES, EVENTS, EXPLORER, LANGUAGE, MACHINE, VERIFY, Rule, switched_off
 
-LANGUAGE, LOWERING, EXPLORER, EVENTS, MACHINE = "language", "lowering", "explorer", "events", "machine"
-"""Where a rule lives: model/language (designs are traced again without it), model/operations (explorer and event structure
-read it), the explorer, the concrete event structure, the operational machine."""
-
-BOUNDS = Budget(20_000, 60.0)
-
-
-class Change(NamedTuple):
-    """Replace `old`, which occurs once in the source of the function, by `new`. `where` is "module:Class.function"."""
-
-    where: str
-    old: str
-    new: str
-
-
-class Rule(NamedTuple):
-    """One rule: what it says and where that is documented, the change that switches it off, who notices."""
-
-    says: str
-    source: str
-    home: str
-    changes: tuple[Change, ...]
-    red: tuple[str, ...]
-    """Names of one to three designs that do not get their declared answer without the rule."""
-    covers: tuple[str, ...] = ()
-    """Classes of effects, operations and questions that the rule is part of."""
-
-    @property
-    def name(self) -> str:
-        """A short, unique name."""
-        return f"{self.home}: {self.says}"
-
-
-class Stale(Exception):
-    """The table names a text that the source no longer has once."""
-
-
-def _function(where: str) -> types.FunctionType:
-    module, _, path = where.partition(":")
-    found: Any = importlib.import_module(module)
-    for name in path.split("."):
-        found = inspect.getattr_static(found, name)
-    if isinstance(found, (staticmethod, classmethod)):
-        found = found.__func__
-    if isinstance(found, property):
-        found = found.fget
-    if not isinstance(found, types.FunctionType):
-        raise Stale(f"{where} is no function")
-    return found
-
-
-def changed_code(where: str, changes: Sequence[Change]) -> tuple[types.FunctionType, types.CodeType]:
-    """The function and its code with the texts replaced. Raises `Stale` when one is not there exactly once."""
-    function = _function(where)
-    source = textwrap.dedent(inspect.getsource(function))
-    for change in changes:
-        if source.count(change.old) != 1:
-            raise Stale(f"{where}: {change.old!r} occurs {source.count(change.old)} times; bring the table up to date")
-        source = source.replace(change.old, change.new)
-    tree = ast.parse(source)
-    definition = tree.body[0]
-    assert isinstance(definition, ast.FunctionDef)
-    definition.decorator_list = []
-    flags = __future__.annotations.compiler_flag
-    made: dict[str, Any] = {}
-    within = "__class__" in function.__code__.co_freevars  # super() without arguments looks there
-    if within:
-        tree.body = ast.parse("class Holder:\n    pass").body
-        tree.body[0].body = [definition]  # type: ignore[attr-defined]
-    exec(compile(tree, f"<{where} changed>", "exec", flags, True), function.__globals__, made)
-    found = vars(made["Holder"])[definition.name] if within else made[definition.name]
-    code: types.CodeType = found.__code__
-    if code.co_freevars != function.__code__.co_freevars:
-        raise Stale(f"{where}: a function with free variables cannot be swapped")
-    return function, code
-
-
-@contextlib.contextmanager
-def switched_off(*changes: Change) -> Iterator[None]:
-    """Run with the changes in place."""
-    before: list[tuple[types.FunctionType, types.CodeType]] = []
-    try:
-        for where in dict.fromkeys(change.where for change in changes):
-            function, code = changed_code(where, [change for change in changes if change.where == where])
-            before.append((function, function.__code__))
-            function.__code__ = code
-        yield
-    finally:
-        for function, code in reversed(before):
-            function.__code__ = code
-
-
-# ---------------------------------------------------------------- what a design answers
-
-
+BOUNDS = Budget(3000, 60.0)
 _PROGRAMS: dict[str, p.Program] = {}
 
 
@@ -147,6 +39,8 @@ def answer_of(name: str, home: str = EXPLORER) -> str:
         return in_one_run(name, home)
     if home == MACHINE:
         return with_the_machine(name)
+    if home == CERTIFICATES:
+        return with_the_certificates(name)
     try:
         got = check(
             program(name), explain=False, strict=declared.strict, budget=Budget(BOUNDS.states, BOUNDS.seconds),
@@ -188,6 +82,25 @@ def with_the_machine(name: str) -> str:
     except Exception as error:
         return f"error {type(error).__name__}"
     return declared.answer if got.wrong is None else got.wrong
+
+
+def with_the_certificates(name: str) -> str:
+    """The declared answer while the obligations of a certificate hold or fail as declared, else which one does not.
+
+    What is unknown because an operation never runs has obligations that hold.
+    """
+    from fencepost.proofs.certificates.invariant import Limits
+    from fencepost.proofs.certificates.writing import hazard
+
+    declared = DESIGNS[name]
+    assert declared.environment is None and not declared.strict and declared.verdict in (a.PROVED, a.REFUTED, a.UNKNOWN), name
+    try:
+        found = hazard(program(name), platform(declared.platform), Limits(2000, 60.0))
+    except Exception as error:
+        return f"error {type(error).__name__}"
+    if (found is None) == (declared.verdict != a.REFUTED):
+        return declared.answer
+    return "all obligations hold" if found is None else f"{found[0]}: {found[1].check.what} is not ordered"
 
 
 def in_one_run(name: str, home: str) -> str:
@@ -239,6 +152,21 @@ def _explorer_sees(made: p.Program, steps: Sequence[a.Step]) -> set[str]:
     return found
 
 
+REFUSED = "refused, and named"
+
+
+def tampered(name: str) -> str:
+    """What `verify` says of a certificate in which something was changed (tests/certificate_tampering.py)."""
+    from certificate_tampering import TAMPERED, report_of
+
+    try:
+        failures = report_of(name).failures
+    except Exception as error:
+        return f"error {type(error).__name__}"
+    named = any(TAMPERED[name][1] in failure for failure in failures)
+    return REFUSED if named else f"refused: {failures[0]}" if failures else "verified"
+
+
 class Seen(NamedTuple):
     """What one design answers with the rule and without it."""
 
@@ -256,6 +184,9 @@ def look(rule: Rule, names: Sequence[str]) -> list[Seen]:
     """The answers of the designs without the rule."""
     if rule.home == LANGUAGE:
         return _traced_without(rule, names)
+    if rule.home == VERIFY:
+        with switched_off(*rule.changes):
+            return [Seen(name, REFUSED, tampered(name)) for name in names]
     for name in names:
         program(name)
     with switched_off(*rule.changes):
@@ -287,48 +218,3 @@ def both(rule: Rule, rules: Sequence[Rule]) -> list[Seen]:
         return []
     with switched_off(*rule.changes, *twin.changes):
         return [Seen(name, DESIGNS[name].answer, answer_of(name)) for name in rule.red if not DESIGNS[name].order]
-
-
-def covered() -> set[str]:
-    """Names of the classes that some rule of the table is part of."""
-    from mutation_rules import RULES
-
-    return {name for rule in RULES for name in rule.covers}
-
-
-# ---------------------------------------------------------------- the table
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; 1 when a rule is switched off and none of its designs notices."""
-    from mutation_rules import RULES
-
-    parser = argparse.ArgumentParser(description="Switch each rule off; which designs notice?")
-    parser.add_argument("-k", default="", help="only rules whose name contains this")
-    parser.add_argument("--all", action="store_true", help="try every design, not only those named beside the rule")
-    options = parser.parse_args(arguments)
-    chosen = [rule for rule in RULES if options.k in rule.name]
-    if not chosen:
-        print(f"no rule contains {options.k!r}; see tests/mutation_rules.py", file=sys.stderr)
-        return 2
-    caught = 0
-    for rule in chosen:
-        seen = look(rule, list(DESIGNS) if options.all else rule.red)
-        reds = [one for one in seen if one.red]
-        caught += bool(reds) and (options.all or len(reds) == len(seen))
-        print(f"{'caught' if reds else 'MISSED'}  {rule.home:<9} {rule.says}  ({rule.source})")
-        print(f"{'':8}{', '.join(c.where.removeprefix('fencepost.') for c in rule.changes)}")
-        for one in reds if options.all else seen:
-            print(f"{'':8}{one.design}: {one.declared} -> {one.without}")
-        for one in both(rule, RULES):
-            print(f"{'':8}{one.design}, without it in both engines: {one.declared} -> {one.without}")
-        sys.stdout.flush()
-    print(f"{caught} of {len(chosen)} rules: each named design notices ({100 * caught / len(chosen):.0f} %)")
-    return 0 if caught == len(chosen) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-
-
-__all__ = ["Change", "Declared", "Rule", "Seen", "Stale", "answer_of", "look", "program", "switched_off"]

@@ -1,86 +1,17 @@
-"""The table's rules of streams that meet: channels, device flags and what is pending behind them, in every engine.
-
-As tests/mutation_rules.py, whose end takes these in.
-"""
+"""Rules of the explorer: streams that meet, and what is pending behind a meeting."""
 
 from __future__ import annotations
 
-from mutation import EVENTS, EXPLORER, MACHINE, Change, Rule
+from mutation.switching import EXPLORER, Table
 
 PENDING = "fencepost.proofs.explore.pending:Device."
 CALLS = "fencepost.proofs.explore.pending_calls:MeetingCompiler."
 MEMORY = "fencepost.proofs.explore.pending_memory:MeetingRules."
-EVENT_MEETINGS = "fencepost.model.events.meetings:Meetings."
-PLAYER = "fencepost.model.events.state:Player."
-REFERENCES = "fencepost.model.events.references:References."
-MEETINGS = "fencepost.simulator.machine_meetings:"
-MACHINE_DEVICE = "fencepost.simulator.machine_device:Device."
-MACHINE_HOST = "fencepost.simulator.machine_host:Host."
 
-_RULES: list[Rule] = []
-
-
-def _rule(home: str, says: str, source: str, covers: str, red: str, *changes: tuple[str, str, str]) -> None:
-    made = tuple(Change(*change) for change in changes)
-    _RULES.append(Rule(says, source, home, made, tuple(red.split("; ")), tuple(covers.split())))
-
+RULES = Table()
+_rule = RULES.enter
 
 # fmt: off
-
-# ---- the machine
-
-_rule(MACHINE, "an await waits for its message", "S131", "Await Signal", "after_a_message; there_and_back; call_before_a_message",
-      (MEETINGS + "Meetings.meet", "if not _able(place, o):",
-       "if not _able(place, o) and not isinstance(o, p.Await):"),
-      (MEETINGS + "Meetings.meet", "place.messages.popleft()",
-       "place.messages and place.messages.popleft()"))
-_rule(MACHINE, "a signal is a message", "S131", "Signal", "behind_a_message; there_and_not_back",
-      (MEETINGS + "Meetings.meet", "place.messages.append(o.tag)",
-       "pass"))
-_rule(MACHINE, "an await takes its own message only", "S130", "Await", "another_match_never_meets",
-      (MEETINGS + "_able", "bool(place.messages) and place.messages[0] == o.tag",
-       "bool(place.messages)"))
-_rule(MACHINE, "a message is taken once", "S130", "Await", "messages_in_order",
-      (MEETINGS + "Meetings.meet", "place.messages.popleft()",
-       "pass"))
-_rule(MACHINE, "a signal waits for room", "language", "Signal", "no_room_holds_the_stream",
-      (MEETINGS + "_able", "place.capacity is None or len(place.messages) < place.capacity",
-       "True"))
-_rule(MACHINE, "what stands behind a meeting waits with it", "S131", "Await WaitFlag", "after_a_message; store_then_wait",
-      (MACHINE_DEVICE + "_start", "fifo.busy = True\n            return False\n        self.worked",
-       "work.done = True\n            self.follow(fifo)\n            return True\n        self.worked"))
-_rule(MACHINE, "a store of a stream is there", "S118", "StoreFlag", "store_before_the_work",
-      (MEETINGS + "Meetings.meet", "place.value = o.value",
-       "pass"))
-_rule(MACHINE, "a store of a host is there", "S118", "StoreFlag", "host_store_before_the_work",
-      (MEETINGS + "Meetings.put_flag", "place.value = value",
-       "pass"))
-_rule(MACHINE, "a stream waits while the flag is too low", "S118", "WaitFlag", "store_then_wait; waits_for_the_higher_value",
-      (MEETINGS + "_able", "isinstance(o, p.StoreFlag) or place.value >= o.value",
-       "True"))
-_rule(MACHINE, "a host spins while the flag is too low", "S118", "WaitFlag", "store_then_host_wait; host_resets_what_it_saw",
-      (MACHINE_HOST + "_wait_flag", "self.places[o.flag].value >= o.value",
-       "True"))
-_rule(MACHINE, "a stream's wait resets", "S118", "WaitFlag", "flags_there_and_back",
-      (MEETINGS + "Meetings.meet", "elif o.reset:",
-       "elif False:"))
-_rule(MACHINE, "a host's wait resets", "S118", "WaitFlag", "host_resets_what_it_saw",
-      (MACHINE_HOST + "_wait_flag", "if o.reset else",
-       "if False else"))
-_rule(MACHINE, "what waits here waits in the reference", "theory 1", "Await WaitFlag", "after_a_message; store_then_wait",
-      (MEETINGS + "Meetings.await_in_reference", "work.stream.fifo.later.append((MEET, work))",
-       "isinstance(o, p.Signal) and work.stream.fifo.later.append((MEET, work))"))
-_rule(MACHINE, "what has no room here has none in the reference", "theory 1", "Signal", "no_room_holds_the_stream",
-      (MEETINGS + "Meetings.await_in_reference", "self.places[o.channel].capacity is not None or",
-       ""))
-_rule(MACHINE, "a record is pending in the reference", "theory 1", "Record Await", "stream_waits_for_a_pending_stream",
-      (MACHINE_DEVICE + "mark", "if stream.fifo.later:",
-       "if False:"))
-_rule(MACHINE, "a stream that waits for a pending record waits in the reference", "theory 1", "StreamWaitEvent WaitStream Await", "stream_waits_for_a_pending_stream",
-      (MACHINE_DEVICE + "wait", "if not mark.there:",
-       "if False:"))
-
-# ---- the explorer
 
 _rule(EXPLORER, "a signal -> its await", "S131", "Signal Await", "after_a_message; messages_in_order",
       (PENDING + "_meet", "s.streams[i] |= messages[0][1] | last",
@@ -221,7 +152,6 @@ _rule(EXPLORER, "a row behind a pending record is not free", "language", "Give A
 _rule(EXPLORER, "the pending record -> the take of a row that was given behind it", "language", "Give Take", "rows_behind_a_pending_record",
       (PENDING + "_given_back", "given | bit",
        "given"))
-
 _rule(EXPLORER, "an await -> the channel's next await on another stream", "theory 2", "Await", "second_await_of_a_channel",
       (PENDING + "_meet", "messages[0][1] | last",
        "messages[0][1]"))
@@ -237,92 +167,3 @@ _rule(EXPLORER, "a call that waits for a pending stream makes it idle", "S34", "
 _rule(EXPLORER, "but for what comes into it during the call", "S34", "JoinStream StreamQuery", "not_idle_when_more_was_given",
       (CALLS + "_called", "s.calls[stream(s)] &= ~JOINED",
        "pass"))
-
-# ---- the concrete event structure
-
-_rule(EVENTS, "a signal -> its await", "S131", "Signal Await", "after_a_message; messages_in_order",
-      (EVENT_MEETINGS + "_meet", "self.clocks.absorb(fifo, clock)",
-       "pass"))
-_rule(EVENTS, "an await -> the channel's next await on another stream", "theory 2", "Await", "second_await_of_a_channel",
-      (EVENT_MEETINGS + "_meet", "self.clocks.absorb(fifo, before)",
-       "pass"))
-_rule(EVENTS, "the stream's earlier items -> a signal", "theory 2", "Signal", "after_a_message",
-      (EVENT_MEETINGS + "_meet", "(o.tag, self.clocks.snapshot(fifo))",
-       "(o.tag, item.caller)"))
-_rule(EVENTS, "the signal's call -> the signal", "S2", "Signal", "call_before_a_message",
-      (EVENT_MEETINGS + "_meet", "self._make_room(fifo, o)\n        self.clocks.launch(item.thread, fifo, item.caller)",
-       "self._make_room(fifo, o)"))
-_rule(EVENTS, "an await waits for its message", "S131", "Await", "after_a_message",
-      (EVENT_MEETINGS + "_can_run", "return bool(messages) and messages[0][0] == o.tag",
-       "return True"),
-      (EVENT_MEETINGS + "_meet", "(_tag, clock), *rest = self.messages[o.channel]",
-       'clock, rest = (self.messages[o.channel] or (("", item.caller),))[0][1], self.messages[o.channel][1:]'))
-_rule(EVENTS, "an await takes its own message only", "S130", "Await", "another_match_never_meets",
-      (EVENT_MEETINGS + "_can_run", "bool(messages) and messages[0][0] == o.tag",
-       "bool(messages)"))
-_rule(EVENTS, "a message is taken once", "S130", "Await", "messages_in_order",
-      (EVENT_MEETINGS + "_meet", "self.messages[o.channel] = tuple(rest)",
-       "pass"))
-_rule(EVENTS, "a signal waits for room", "language", "Signal", "no_room_holds_the_stream",
-      (EVENT_MEETINGS + "_can_run", "capacity is None or len(messages) < capacity",
-       "True"))
-_rule(EVENTS, "the store that is there -> the wait", "S118", "StoreFlag WaitFlag", "store_then_wait; host_store_then_wait; store_then_host_wait",
-      (EVENT_MEETINGS + "_word", "self.clocks.absorb(agent, clock)",
-       "pass"))
-_rule(EVENTS, "a store overwrites", "S118", "StoreFlag", "waits_for_the_higher_value; flags_there_and_back",
-      (EVENT_MEETINGS + "_word", "self.words[o.flag] = (value, self.clocks.snapshot(agent))",
-       "self.words[o.flag] = (value, clock or self.clocks.snapshot(agent))"))
-_rule(EVENTS, "a wait waits while the flag is too low", "S118", "WaitFlag", "store_then_wait; waits_for_the_higher_value",
-      (EVENT_MEETINGS + "_can_run", "self.words[o.flag][0] >= o.value",
-       "True"))
-_rule(EVENTS, "a wait resets", "S118", "WaitFlag", "flags_there_and_back; host_resets_what_it_saw",
-      (EVENT_MEETINGS + "_word", "isinstance(o, p.StoreFlag) or o.reset",
-       "isinstance(o, p.StoreFlag)"))
-_rule(EVENTS, "items behind a meeting are pending", "theory 3", "Enqueue Await WaitFlag", "after_a_message; store_then_wait",
-      (PLAYER + "_enqueue", "if self.pending[fifo]:",
-       "if False:"))
-_rule(EVENTS, "a record behind a meeting is pending", "theory 3", "RecordEvent Await", "waits_for_a_pending_record; record_behind_an_await",
-      (PLAYER + "_record_event", "if self.pending[fifo]:",
-       "if False:"))
-_rule(EVENTS, "a host waits for a pending record", "S23", "JoinEvent Await", "record_behind_an_await",
-      (PLAYER + "_join_event", "self._waits_for(step.thread, self.unfinished[event][0])",
-       "pass"))
-_rule(EVENTS, "a host waits for a pending stream", "S32", "JoinStream JoinDevice Await", "stream_behind_an_await; device_behind_an_await",
-      (PLAYER + "_join_fifo", "self._waits_for(step.thread, self._mark(fifo, step, stream))",
-       "pass"))
-_rule(EVENTS, "a pending capture -> who waits for it", "S23", "JoinEvent JoinStream Await", "record_behind_an_await; stream_behind_an_await; device_behind_an_await",
-      (EVENT_MEETINGS + "_complete", "self.clocks.sync(thread, capture.clock, capture.source)",
-       "pass"))
-_rule(EVENTS, "a stream waits for a pending record", "S20", "StreamJoinsEvent Await", "waits_for_a_pending_record",
-      (PLAYER + "_stream_joins_event", "self._stream_waits(step, stream, *self.unfinished[event])",
-       "pass"))
-_rule(EVENTS, "a stream waits for a pending stream", "S22", "StreamJoinsStream Await", "stream_waits_for_a_pending_stream",
-      (PLAYER + "_stream_joins_stream", "self._stream_waits(step, stream, number, self.pending[behind][-1].call)",
-       "pass"))
-_rule(EVENTS, "a query of what is pending says no", "S24", "EventQuery StreamQuery Await", "asked_behind_an_await; stream_asked_behind_an_await",
-      (PLAYER + "_query_answers", 'return {"no"}',
-       'return {"yes"}'),
-      (PLAYER + "_query", "if self._waits_on_the_device(thread, question):",
-       "if False:"))
-_rule(EVENTS, 'the calls -> who is told "no" of what is pending', "theory 2 [T]", "EventQuery StreamQuery Await", "no_of_a_pending_stream_comes_after_the_call; no_of_a_pending_record_comes_after_the_call",
-      (PLAYER + "_query", "self.clocks.absorb(thread, call)\n        return",
-       "return"))
-_rule(EVENTS, 'the call of an await is kept for a "no"', "theory 2 [T]", "Await StreamQuery", "no_of_a_pending_stream_comes_after_the_call",
-      (EVENT_MEETINGS + "_meeting", "self._called(step.thread, stream)",
-       "pass"))
-_rule(EVENTS, 'the call of a pending record is kept for a "no"', "theory 2 [T]", "RecordEvent EventQuery", "no_of_a_pending_record_comes_after_the_call",
-      (PLAYER + "_pending_record", "call = merged(self.calls[lane], self.clocks.now[thread])",
-       "call = self.calls[lane]"))
-_rule(EVENTS, "pending work of a noted stream -> reuse", "S65", "NoteUse Drop Await", "pending_use_of_a_noted_block",
-      (EVENT_MEETINGS + "_complete", "merged(one.clock, capture.clock)",
-       "one.clock"))
-_rule(EVENTS, "a block whose noted use is pending is not free", "S67", "NoteUse Drop Await", "pending_use_of_a_noted_block",
-      (REFERENCES + "_let_go", "if block is not None and records:",
-       "if False:"))
-_rule(EVENTS, "a row behind a pending record is not free", "language", "Give Await", "rows_behind_a_pending_record",
-      ("fencepost.model.events.hosts:HostOperations._give", "self._frees(frozenset((captured,)), clock, None, (o.pool, token))\n        return",
-       "captured = None"))
-
-# fmt: on
-RULES = tuple(_RULES)
-"""The rules of meetings."""
