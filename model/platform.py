@@ -11,11 +11,16 @@ class Platform(Data, frozen=True):
 
     `pageable_h2d`: "staged" (bytes are read before the call returns, S47 V1) | "late" (S47 V2) | "blocking" (S52).
     `pageable_d2h`: "blocking" (S48) | "late".
+    `free`: "orders nothing" (what a free waits for is no edge, S38, S40) | "synchronises" (the host waits for the device).
+    `rerecord`: "defined" (an event is recorded anew while its last record is outstanding, S19) | "undefined" (S30: decided as
+    if defined, and said as an assumption).
     """
 
     name: str
     pageable_h2d: str = "staged"
     pageable_d2h: str = "blocking"
+    free: str = "orders nothing"
+    rerecord: str = "defined"
 
 
 class Environment(Data, frozen=True):
@@ -33,7 +38,8 @@ PLATFORMS = {
     for p in (
         Platform("cuda"),
         Platform("cuda-late-pageable", pageable_h2d="late", pageable_d2h="late"),
-        Platform("rocm", pageable_h2d="blocking", pageable_d2h="blocking"),
+        Platform("cuda-synchronising-free", free="synchronises"),
+        Platform("rocm", pageable_h2d="blocking", pageable_d2h="blocking", rerecord="undefined"),
     )
 }
 
@@ -50,8 +56,13 @@ ENVIRONMENTS = {
 }
 
 
-PAGEABLE_H2D = ("staged", "late", "blocking")
-PAGEABLE_D2H = ("blocking", "late")
+SWITCHES: dict[str, tuple[str, ...]] = {
+    "pageable_h2d": ("staged", "late", "blocking"),
+    "pageable_d2h": ("blocking", "late"),
+    "free": ("orders nothing", "synchronises"),
+    "rerecord": ("defined", "undefined"),
+}
+"""What each switch can be, the default first."""
 
 
 class _ProfileFile(msgspec.Struct):
@@ -59,6 +70,8 @@ class _ProfileFile(msgspec.Struct):
     name: str = "measured"
     pageable_h2d: str = "staged"
     pageable_d2h: str = "blocking"
+    free: str = "orders nothing"
+    rerecord: str = "defined"
 
 
 def read_platform(path: str) -> Platform:
@@ -72,10 +85,10 @@ def read_platform(path: str) -> Platform:
         raise ValueError(f"{path}: no platform profile ({error}); write one with `fencepost probe --profile`") from None
     if found.fencepost_platform != 1:
         raise ValueError(f"{path}: platform profile of version {found.fencepost_platform}, this fencepost reads version 1")
-    for value, known, what in ((found.pageable_h2d, PAGEABLE_H2D, "pageable_h2d"), (found.pageable_d2h, PAGEABLE_D2H, "pageable_d2h")):
-        if value not in known:
-            raise ValueError(f"{path}: {what} is {value!r}; it can be: {', '.join(known)}")
-    return Platform(found.name, found.pageable_h2d, found.pageable_d2h)
+    for what, known in SWITCHES.items():
+        if getattr(found, what) not in known:
+            raise ValueError(f"{path}: {what} is {getattr(found, what)!r}; it can be: {', '.join(known)}")
+    return Platform(found.name, found.pageable_h2d, found.pageable_d2h, found.free, found.rerecord)
 
 
 def platform(name: str | None) -> Platform:

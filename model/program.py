@@ -243,12 +243,13 @@ class Host(Data, frozen=True):
 
 
 class Launch(Data, frozen=True):
-    """A kernel."""
+    """A kernel; with `kernel` false other work of a stream: a host function, an allocation or a free (S38, S103)."""
 
     name: str
     stream: Operand
     accesses: tuple[Access, ...]
     time: float | None = None
+    kernel: bool = True
 
 
 class Copy(Data, frozen=True):
@@ -291,7 +292,7 @@ class Alloc(Data, frozen=True):
 
 
 class View(Data, frozen=True):
-    """Another reference to the same bytes; `attributed=False`: the host allocator cannot attribute it (S84).
+    """Another reference to the same bytes; `attributed=False`: the allocator cannot attribute it (S72, S84).
 
     `held=False` is a raw pointer: it keeps nothing alive.
     """
@@ -357,11 +358,12 @@ class StreamSync(Data, frozen=True):
 
 
 class DeviceSync(Data, frozen=True):
-    """`torch.cuda.synchronize(gpu)` (S32)."""
+    """`torch.cuda.synchronize(gpu)` (S32). `implied`: what a free does on the side (S38, S40), an edge only where the platform says so."""
 
     gpu: int = 0
     process: str = ""
     time: float | None = None
+    implied: bool = False
 
 
 class Advance(Data, frozen=True):
@@ -673,7 +675,7 @@ class Stands(Data, frozen=True):
 
 
 class Program(Data, frozen=True, eq=False):
-    """A whole design. Equality and hash leave `places` out: the same text one line lower is the same design."""
+    """A whole design. Equality and hash leave `places` and what is said of the text out: one line lower it is the same design."""
 
     name: str
     objects: tuple[Object, ...]
@@ -682,12 +684,20 @@ class Program(Data, frozen=True, eq=False):
     stands_for: tuple[Stands, ...] = ()
     places: tuple[tuple[Place, ...], ...] = ()
     """For each site the user's frames, from the body down."""
+    implied: tuple[tuple[int, int], ...] | msgspec.UnsetType = msgspec.UNSET
+    """(thread, node) of what calls do on the side: nobody wrote it down, and nobody can take it away."""
+    own: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Events and streams of the language's own, which nobody can name."""
 
     def _key(self) -> tuple[Any, ...]:
         return (self.name, self.objects, self.threads, self.accepted, self.stands_for)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and self._key() == other._key()
+
+    def bare(self) -> Program:
+        """The design alone, without what is said of its text."""
+        return msgspec.structs.replace(self, places=(), implied=msgspec.UNSET, own=msgspec.UNSET)
 
     def __ne__(self, other: object) -> bool:
         return not self == other  # the base class has one of its own, which compares identities

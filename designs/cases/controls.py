@@ -13,7 +13,14 @@ import fencepost as fp
 @fp.variant("pageable, staged before the call returns", fp.PROVED)
 @fp.variant("pageable, read later", fp.REFUTED, hazard="WAR reused tensor", platform="cuda-late-pageable")
 @fp.variant("pinned", fp.REFUTED, hazard="WAR reused tensor", memory="pinned")
+@fp.variant(
+    "pinned, where pageable sources are read later", fp.REFUTED, hazard="WAR reused tensor", memory="pinned",
+    platform="cuda-late-pageable",
+)  # fmt: skip
 @fp.variant("TensorRT-LLM#16757: a fresh pinned buffer per step", fp.PROVED, memory="fresh pinned")
+@fp.variant(
+    "TensorRT-LLM#16757, where pageable sources are read later", fp.PROVED, memory="fresh pinned", platform="cuda-late-pageable"
+)
 def case_63_vllm_32799(memory: Literal["pageable", "pinned", "fresh pinned"] = "pageable") -> fp.Design:
     """Case 63, vllm-project/vllm#32799: reused tensors are deliberately left unpinned.
 

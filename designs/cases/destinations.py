@@ -16,8 +16,9 @@ import fencepost as fp
     platform="cuda-late-pageable",
 )  # fmt: skip
 @fp.variant("after: synchronise first", fp.PROVED, platform="cuda-late-pageable", wait=True)
+@fp.variant("after, where copies into pageable memory return when done", fp.PROVED, wait=True)
 def case_24_cuda_quantum_5375(wait: bool = False) -> fp.Design:
-    """Case 24, NVIDIA/cuda-quantum#5375: an asynchronous copy into pageable memory is taken for a blocking one.
+    """Case 24, NVIDIA/cuda-quantum#5375 (cf. microsoft/onnxruntime#26512): an asynchronous copy into pageable memory is taken for a blocking one.
 
     A model of the reported mechanism (S48). It exists because it held on one class of hosts and not on the next.
     """
@@ -49,11 +50,11 @@ def case_26_lmcache_5048(wait: Literal["never", "stream", "event"] = "never") ->
     """Case 26, LMCache/LMCache#5048: a device buffer is handed to the network before the copy into it has run.
 
     A model of the reported mechanism. It exists because the synchronisation depends on where the destination lies, as if
-    the next reader were on the same stream. The NIC is an agent with an order of its own: a stream that nobody orders.
+    the next reader were on the same stream. The NIC is an agent outside of all streams.
     """
     d = fp.Design("LMCache#5048")
     kv, buffer = d.device("kv cache"), d.device("buffer")
-    transfer, nic = d.stream("transfer"), d.stream("NIC")
+    transfer, nic = d.stream("transfer"), d.agent("NIC")
     jobs = d.queue("jobs", capacity=1, item=(fp.EVENT,))
     done = d.queue("done", capacity=1, item=())
 
@@ -71,8 +72,8 @@ def case_26_lmcache_5048(wait: Literal["never", "stream", "event"] = "never") ->
         copied = jobs.get()
         if wait == "event":
             copied.synchronize()
-        d.launch("RDMA read", reads=[buffer], stream=nic)
-        nic.synchronize()
+        sent = nic.post("RDMA read", reads=[buffer])
+        sent.synchronize()
         done.put()
 
     return d

@@ -100,11 +100,12 @@ def case_54_cucascade_189(event_gpu: int = 0, may_fail: bool = True, fail_closed
     fix="after: the record is announced first",
 )
 @fp.variant("after: the record is announced first", fp.PROVED, announced=True)
-def case_c27_sglang_14214(announced: bool = False) -> fp.Design:
+@fp.variant("after: a wait for a value, whose store may come later", fp.PROVED, value=True)
+def case_c27_sglang_14214(announced: bool = False, value: bool = False) -> fp.Design:
     """Case C-27, sgl-project/sglang#14214: a stream wait is enqueued before its event is recorded, so it waits for nothing.
 
-    A model of the reported mechanism (S21). It exists because the order of the two host calls decides; the fix hands a
-    value over that says that the record exists.
+    A model of the reported mechanism (S21). It exists because the order of the two host calls decides; one fix hands a
+    value over that says that the record exists, another waits on the device for a value, which may be enqueued first.
     """
     d = fp.Design("sglang#14214")
     rows = d.device("kv rows")
@@ -112,12 +113,16 @@ def case_c27_sglang_14214(announced: bool = False) -> fp.Design:
     load, compute = d.stream("load"), d.stream("compute")
     layers = d.queue("layers", capacity=1, item=())
     recorded = d.queue("recorded", capacity=1, item=())
+    loaded = d.device_flag("loaded") if value else None
 
     @d.loop("loader", stream=load)
     def loader() -> None:
         layers.get()
         d.launch("load layer", writes=[rows])
-        written.record()
+        if loaded is not None:
+            load.write_value(loaded, 1)
+        else:
+            written.record()
         recorded.put()
 
     @d.loop("model", stream=compute)
@@ -125,7 +130,10 @@ def case_c27_sglang_14214(announced: bool = False) -> fp.Design:
         layers.put()
         if announced:
             recorded.get()
-        written.wait()
+        if loaded is not None:
+            compute.wait_value(loaded, 1, reset=True)
+        else:
+            written.wait()
         d.launch("attention", reads=[rows])
         compute.synchronize()
         if not announced:

@@ -19,6 +19,8 @@ def caffe_2998(prefetch: int = 2, wait: bool = False) -> fp.Design:
 
     A model of the reported mechanism. It exists because a copy within the device does not hold the host (S49), and the
     prefetch thread refills the batch on a non-blocking stream that the null stream does not order (S13).
+
+    Source: https://github.com/BVLC/caffe/pull/2998
     """
     d = fp.Design("caffe#2998")
     batches = d.device("prefetched batch", depth=prefetch)
@@ -58,6 +60,8 @@ def intel_llvm_1798(wait: bool = False) -> fp.Design:
 
     A model of the reported mechanism (S50). It exists because a reviewer asked what there is to synchronise after a
     synchronous copy: its tail on the default stream.
+
+    Source: https://github.com/intel/llvm/issues/1798
     """
     d = fp.Design("intel/llvm#1798")
     host, buffer = d.pageable("host pointer"), d.device("buffer")
@@ -96,6 +100,8 @@ def lbann_665(
 
     A model of the reported mechanism. It exists because the event was awaited before the *transfer*, where it is too late:
     the parent has written by then.
+
+    Source: https://github.com/LBANN/lbann/issues/665
     """
     d = fp.Design("lbann#665")
     output, inputs = d.pinned("parent output"), d.device("child input")
@@ -127,6 +133,8 @@ def cuvs_1224(wait: bool = False) -> fp.Design:
 
     A model of the reported mechanism. It exists because lower recall is all that showed: for larger clusters the kernel
     takes longer than the copy of the next batch.
+
+    Source: https://github.com/NVIDIA/cuvs/pull/1224
     """
     d = fp.Design("cuvs#1224")
     buffers = d.device("batch buffer", depth=2)
@@ -159,6 +167,8 @@ def tensorrt_llm_15265(record: bool = False) -> fp.Design:
 
     A model of the reported mechanism. It exists because event waits order execution and say nothing to the caching
     allocator; the report names launch blocking as a mask, which the third variant shows.
+
+    Source: https://github.com/NVIDIA/TensorRT-LLM/pull/15265
     """
     d = fp.Design("TensorRT-LLM#15265")
     indexer = d.stream("indexer stream")
@@ -194,6 +204,8 @@ def rocm_pytorch_3194(wait: bool = False) -> fp.Design:
 
     A model of the reported mechanism (S13). It exists because it was reported as a bug of one GPU and is the contract of
     all: two streams are unordered until somebody orders them.
+
+    Source: https://github.com/ROCm/pytorch/issues/3194
     """
     d = fp.Design("ROCm/pytorch#3194")
     weights, parameter = d.pinned("weights"), d.device("parameter")
@@ -222,6 +234,8 @@ def mooncake_1918(wait: bool = False) -> fp.Design:
 
     A model of the reported mechanism (S49, S50). It exists because a copy within devices does not hold the host, so that
     the decode side is told too early; its own stream reads what has not arrived.
+
+    Source: https://github.com/kvcache-ai/Mooncake/pull/1918
     """
     d = fp.Design("Mooncake#1918")
     source, target = d.device("kv on the prefill side"), d.device("kv on the decode side", gpu=0)
@@ -255,6 +269,8 @@ def steptron_38(wait: bool = False) -> fp.Design:
     """Further, stepfun-ai/SteptronOss#38: a tensor is rebuilt on the CPU from a copy that may not have arrived.
 
     A model of the reported mechanism (S58). It exists because `non_blocking=True` is safe in one direction only.
+
+    Source: https://github.com/stepfun-ai/SteptronOss/issues/38
     """
     d = fp.Design("SteptronOss#38")
     received = d.device("received bytes")
@@ -279,6 +295,8 @@ def freetensor_566(wait: bool = False) -> fp.Design:
 
     A model of the reported mechanism. It exists because the fix, a device synchronisation, is said to be more than needed;
     a wait for the two streams would do.
+
+    Source: https://github.com/roastduck/FreeTensor/issues/566
     """
     d = fp.Design("FreeTensor#566")
     heap = d.pool("buffer", size=1, of="device")
@@ -311,6 +329,8 @@ def cpp_ethereum_2(memory: Literal["pageable", "pinned"] = "pageable", wait: boo
 
     A model of the reported mechanism (S46, S48). It exists because the synchronisation was implicit in a memory kind: an
     asynchronous copy that is served synchronously.
+
+    Source: https://github.com/Genoil/cpp-ethereum/issues/2
     """
     d = fp.Design("cpp-ethereum#2")
     found = d.device("found nonces")

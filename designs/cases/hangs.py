@@ -202,6 +202,7 @@ def case_62_amrex_4044(
     """
     d = fp.Design("amrex#4044")
     runtime, stream, data = d.lock("runtime lock"), d.stream("stream"), d.pinned("data of the callback")
+    scratch = d.device("scratch")
 
     @d.callback("callback", stream, calls_cuda=free == "in the callback")
     def callback() -> None:
@@ -209,7 +210,7 @@ def case_62_amrex_4044(
         with runtime:  # the executor's own way back into the runtime
             data.read()
         if free == "in the callback" and d.choose("the last reference dies here", ["no", "yes"]) == "yes":
-            d.synchronize()  # a free in the callback waits for the device, which waits for this callback
+            d.free(scratch)  # it waits for the device, which waits for this callback
 
     @d.loop("main")
     def main() -> None:
@@ -217,9 +218,8 @@ def case_62_amrex_4044(
         callback.launch()
         if free == "in the loop":
             with runtime:
-                d.synchronize()  # cudaFree waits for the device
-        else:
-            stream.synchronize()
+                d.free(scratch)  # cudaFree may wait for the device
+        stream.synchronize()
 
     return d
 

@@ -216,7 +216,7 @@ def case_6_dali_1475(wait: bool = False) -> fp.Design:
 @fp.variant("after: every path waits", fp.PROVED, fallback="event")
 @fp.variant("after: the fallback copies blocking", fp.PROVED, fallback="blocking")
 def case_7_llama_cpp_8897(copies: int = 4, fallback: Literal["none", "event", "blocking"] = "none") -> fp.Design:
-    """Case 7, ggml-org/llama.cpp#8897: the CPU backend overwrites an input that a GPU copy still reads.
+    """Case 7, ggml-org/llama.cpp#8897 (bug #8685): the CPU backend overwrites an input that a GPU copy still reads.
 
     A model of the reported mechanism. It exists because the host is itself a compute backend, its result X is copied to
     one of N rotating inputs, and one of the two copy paths lacks the wait for that input's event.

@@ -45,29 +45,51 @@ def case_14_pytorch_180665(hold: bool = False) -> fp.Design:
     """Case 14, pytorch/pytorch#180665: a gradient owned by one communication stream is offloaded on another.
 
     A model of the reported mechanism. It exists because the block goes back to the stream that owns it, which is not the
-    one that reads it. The reduce-scatter is a kernel of its stream here: only its write matters.
+    one that reads it. Two ranks reduce and scatter the gradients of two layers; a backward ends when the copies have arrived.
     """
     d = fp.Design("pytorch#180665")
-    scatter, offload = d.stream("reduce-scatter"), d.stream("all-reduce")
-    gradient_cpu = d.pinned("gradient cpu")
-    held = d.cell("comm context", item=(fp.EVENT, fp.MEMORY))
+    names = ("rank 0", "rank 1")
+    group = d.communicator("shard group", names)
 
-    @d.loop("backward")
-    def layer() -> None:
-        if hold and not held.empty():
-            done, _gradient = held.take()
-            done.synchronize()
-        with scatter:
-            gradient = d.empty("gradient")
-            d.launch("reduce-scatter", writes=[gradient])
-        offload.wait_stream(scatter)
-        with offload:
-            gradient_cpu.copy_(gradient, non_blocking=True)
-            copied = d.event("copied")
-            copied.record()
-        if hold:
-            held.set(copied, gradient)
+    def rank(name: str) -> None:
+        scatter, offload = d.stream(f"reduce-scatter stream of {name}"), d.stream(f"all-reduce stream of {name}")
+        unsharded = d.device(f"unsharded gradient of {name}")
+        gradient_cpu = d.pinned(f"gradient cpu of {name}", depth=2)
+        held = d.cell(f"comm context of {name}", item=(fp.EVENT, fp.MEMORY))
 
+        def post_backward(layer: int) -> None:
+            d.launch(f"backward of layer {layer}", writes=[unsharded])
+            if hold and layer == 0:
+                with d.scope("comm context"):
+                    done, _gradient = held.take()
+                    scatter.wait_event(done)
+            scatter.wait_stream(d.current_stream())
+            with d.scope("post backward"):
+                with scatter:
+                    gradient = d.empty("gradient")
+                    group.reduce_scatter(gradient, unsharded)
+                d.current_stream().wait_stream(scatter)
+                offload.wait_stream(scatter)
+                with offload:
+                    gradient_cpu[layer].copy_(gradient, non_blocking=True)
+                    copied = d.event("copied")
+                    copied.record()
+                if hold:
+                    held.set(copied, gradient)
+
+        @d.loop(name)
+        def backward() -> None:
+            post_backward(1)
+            post_backward(0)
+            offload.synchronize()
+            if hold:
+                held.clear()
+            gradient_cpu[1].read()
+            gradient_cpu[0].read()
+
+    for number, name in enumerate(names):
+        with d.process(name, gpu=number):
+            rank(name)
     return d
 
 
@@ -78,25 +100,40 @@ def case_16_megatron_4047(deallocate: bool = True, wait: bool = False) -> fp.Des
     """Case 16, NVIDIA/Megatron-LM#4047: an asynchronous send, and then the output buffer is deallocated.
 
     A model of the reported mechanism. It exists because the option that deallocates outputs lives far from the one that
-    overlaps sends. Without it the output lives until the send is awaited at the end of the step.
+    overlaps sends. Deallocation takes the storage away from everybody, so what the work refers to is no more than an address.
     """
     d = fp.Design("Megatron-LM#4047")
-    network = d.stream("p2p")
+    names = ("stage 0", "stage 1")
+    pipeline = d.communicator("pipeline", names)
 
-    @d.loop("pipeline stage")
-    def microbatch() -> None:
-        output = d.empty("output")
-        d.launch("forward", writes=[output])
-        network.wait_stream(d.current_stream())
-        d.launch("isend", reads=[output], stream=network)
-        sent = network.record_event(d.event("sent"))
-        if wait:
+    with d.process("stage 0", gpu=0):
+        gradient = d.device("gradient of the output")
+
+        @d.loop("stage 0")
+        def first() -> None:
+            output = d.empty("output")
+            d.launch("forward", writes=[output])
+            sent = pipeline.send(output.view("data of the output", held=False), "stage 1", async_op=True)
+            if wait:
+                sent.wait()
+            if deallocate:
+                output.release()
+            following = d.empty("following")
+            d.launch("next layer", writes=[following])
+            pipeline.recv(gradient, "stage 1", async_op=True).wait()
             sent.wait()
-        if deallocate:
-            output.release()
-        following = d.empty("following")
-        d.launch("backward", writes=[following])
-        sent.wait()
+            d.launch("backward", reads=[gradient])
+            d.current_stream().synchronize()
+
+    with d.process("stage 1", gpu=1):
+        received = d.device("input")
+
+        @d.loop("stage 1")
+        def last() -> None:
+            pipeline.recv(received, "stage 0", async_op=True).wait()
+            d.launch("forward and backward", reads=[received], writes=[received])
+            pipeline.send(received, "stage 0", async_op=True).wait()
+            d.current_stream().synchronize()
 
     return d
 
@@ -106,7 +143,7 @@ def case_16_megatron_4047(deallocate: bool = True, wait: bool = False) -> fp.Des
 )
 @fp.variant("after: record_stream", fp.PROVED, record=True)
 def case_17_torchtune_1867(record: bool = False) -> fp.Design:
-    """Case 17, meta-pytorch/torchtune#1867: an alias of an offloaded activation outlives the tensor that is tracked.
+    """Case 17, meta-pytorch/torchtune#1867 (fix #1936): an alias of an offloaded activation outlives the tensor that is tracked.
 
     A model of the reported mechanism. It exists because the offloader deletes its reference at what it takes for the last
     use. The view is an alias that no longer holds the storage (in the report a storage swap), so the block is free for
@@ -147,7 +184,7 @@ def case_17_torchtune_1867(record: bool = False) -> fp.Design:
 )
 @fp.variant("after: recorded on the compute stream", fp.PROVED, on="compute")
 def case_18_diffusers_12721(on: Literal["owner", "nothing", "compute"] = "owner") -> fp.Design:
-    """Case 18, huggingface/diffusers#12721: record_stream is called with the stream that owns the block.
+    """Case 18, huggingface/diffusers#12721 (bug #12673): record_stream is called with the stream that owns the block.
 
     A model of the reported mechanism (S64). It exists because "the current stream" means another one inside the `with`
     block of the side stream, where the call does nothing.
@@ -311,7 +348,7 @@ def case_c8_deepspeed_7965(record: bool = False) -> fp.Design:
 @fp.variant("after: held by reference", fp.PROVED, keep="reference")
 @fp.variant("after: record_stream", fp.PROVED, keep="record_stream")
 def case_c10_vllm_29623(keep: Literal["nothing", "reference", "record_stream"] = "nothing") -> fp.Design:
-    """Case C-10, vllm-project/vllm#29623: the source of the sampled tokens' copy to the host.
+    """Case C-10, vllm-project/vllm#29623 (and the review of #23569): the source of the sampled tokens' copy to the host.
 
     A model of the reported mechanism. It exists because of its review: both remedies suffice, and the reference costs
     nothing, while record_stream defers reuse by events that later allocations poll.
@@ -350,7 +387,9 @@ def case_c10_vllm_29623(keep: Literal["nothing", "reference", "record_stream"] =
 
 
 @fp.variant("before: the free no longer waits", fp.REFUTED, hazard="WAW memory", fix="after: synchronise first")
+@fp.variant("before, where a free waits for the device", fp.PROVED, platform="cuda-synchronising-free")
 @fp.variant("after: synchronise first", fp.PROVED, wait=True)
+@fp.variant("after, where a free waits for the device", fp.PROVED, platform="cuda-synchronising-free", wait=True)
 def case_c11_rmm_1655(wait: bool = False) -> fp.Design:
     """Case C-11, rapidsai/rmm#1655 and kokkos/kokkos#9307: a free that used to synchronise no longer does.
 
@@ -367,10 +406,10 @@ def case_c11_rmm_1655(wait: bool = False) -> fp.Design:
         d.launch("kernel", reads=[buffer], writes=[buffer], stream=user)
         if wait:
             user.synchronize()
-        memory.give(buffer)
+        memory.free(buffer)
         following = memory.take()
         d.launch("next kernel", writes=[following], stream=other)
         other.synchronize()
-        memory.give(following)
+        memory.free(following)
 
     return d

@@ -18,7 +18,12 @@ import fencepost as fp
 @fp.variant(
     "before: pinned, async copy", fp.REFUTED, hazard="WAR staging", fix="after: blocking copy", staging="pinned"
 )
+@fp.variant(
+    "before, under the same reading", fp.REFUTED, hazard="WAR staging", fix="after, under the same reading",
+    platform="cuda-late-pageable", staging="pinned",
+)  # fmt: skip
 @fp.variant("after: blocking copy", fp.PROVED, staging="pinned", blocking=True)
+@fp.variant("after, under the same reading", fp.PROVED, platform="cuda-late-pageable", staging="pinned", blocking=True)
 def case_8_cudf_22284(staging: Literal["pageable", "pinned"] = "pageable", blocking: bool = False) -> fp.Design:
     """Case 8, NVIDIA/cudf#22284: a pageable local became a pinned one from a pool that other threads share.
 
@@ -71,6 +76,7 @@ def case_10_pytorch_68749(attributed: bool = False) -> fp.Design:
     platform="cuda-late-pageable",
 )  # fmt: skip
 @fp.variant("after: a member", fp.PROVED, platform="cuda-late-pageable", member=True)
+@fp.variant("after: a member, staged by the driver", fp.PROVED, member=True)
 def case_11_opencv_9627(member: bool = False) -> fp.Design:
     """Case 11, opencv/opencv#9627: stack locals as the source of an asynchronous upload of constants.
 
@@ -97,12 +103,15 @@ def case_11_opencv_9627(member: bool = False) -> fp.Design:
 
 
 @fp.variant("before: no buffers, so no wait", fp.REFUTED, hazard="WAW result", fix="after: an unconditional wait")
+@fp.variant("before, where a free waits for the device", fp.PROVED, platform="cuda-synchronising-free")
 @fp.variant("after: an unconditional wait", fp.PROVED, wait=True)
+@fp.variant("after, where a free waits for the device", fp.PROVED, platform="cuda-synchronising-free", wait=True)
 def case_12_xla_46093(wait: bool = False) -> fp.Design:
     """Case 12, openxla/xla#46093: a pinned buffer is freed while an asynchronous memset targets it.
 
     A model of the reported mechanism. It exists because the wait stands in a loop over buffers that may run zero times,
-    and freeing orders nothing (S40). Unmapping is a host write to the block; the next owner of the page is this write.
+    and whether freeing waits for the device is the platform's business (S40): the thread debates it, and the default is that it
+    orders nothing. Unmapping is a host write to the block, and the next owner reads what it finds.
     """
     d = fp.Design("xla#46093")
     page = d.pinned("result")
@@ -115,7 +124,7 @@ def case_12_xla_46093(wait: bool = False) -> fp.Design:
             stream.synchronize()
         if wait:
             stream.synchronize()
-        d.host("free and hand on", writes=[page])
+        d.free(page)
         page.read()
 
     return d
@@ -162,6 +171,10 @@ def case_c5_vllm_28706(copy_first: bool = False) -> fp.Design:
 @fp.variant("the source leaves its scope, read later", fp.REFUTED, hazard="WAR source", platform="cuda-late-pageable")
 @fp.variant("the source leaves its scope, staged", fp.PROVED)
 @fp.variant("the source is pinned", fp.REFUTED, hazard="WAR source", pinned=True)
+@fp.variant(
+    "the source is pinned, where pageable sources are read later", fp.REFUTED, hazard="WAR source", pinned=True,
+    platform="cuda-late-pageable",
+)  # fmt: skip
 def case_c7_tensorflow_48474(pinned: bool = False) -> fp.Design:
     """Case C-7, tensorflow/tensorflow#48474: the CPU source leaves its scope right after the asynchronous copy call.
 

@@ -22,6 +22,10 @@ import fencepost as fp
     "#8061: waits for the current stream, several produce", fp.REFUTED, hazard="RAW gradient",
     fix="#8061: waits for every producer", waits="current", producers=2,
 )  # fmt: skip
+@fp.variant(
+    "#8061: waits for the default stream, several produce", fp.REFUTED, hazard="RAW gradient",
+    fix="#8061: waits for every producer", waits="default", producers=2,
+)  # fmt: skip
 @fp.variant("#8061: waits for every producer", fp.PROVED, waits="all", producers=2)
 def case_46_deepspeed_7898(waits: Literal["default", "current", "all"] = "default", producers: int = 1) -> fp.Design:
     """Case 46, deepspeedai/DeepSpeed#7898 and #8061: the reduce stream waits for a stream that did not produce the gradient.

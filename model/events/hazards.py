@@ -10,8 +10,11 @@ from fencepost.model.events.values import value_change
 from fencepost.model.operations import RULES
 
 
-def hazard_of(structure: Structure, first: int, second: int) -> Hazard:
-    """The hazard of two accesses that `conflicts` found (indices into `structure.accesses`, in either order)."""
+def hazard_of(structure: Structure, first: int, second: int, changes: tuple[bool | None, str] | None = None) -> Hazard:
+    """The hazard of two accesses that `conflicts` found (indices into `structure.accesses`, in either order).
+
+    `changes`: what `value_change` says of them, where somebody asked already.
+    """
     first, second = min(first, second), max(first, second)
     one, two = structure.accesses[first].touched, structure.accesses[second].touched
     kind = "WAW" if one.write and two.write else "RAW" if one.write else "WAR"
@@ -22,7 +25,7 @@ def hazard_of(structure: Structure, first: int, second: int) -> Hazard:
         object_name(structure, one.key, one.tenant),
         a,
         b,
-        value_change(structure, first, second)[0],
+        (changes or value_change(structure, first, second))[0],
         harm,
         b.tenant if one.tenant != two.tenant else None,
         late(structure, first, second),

@@ -126,7 +126,7 @@ class HostOperations(References):
         token = value.key.number if isinstance(value, Ref) else value
         state = self.pools[o.pool]
         if not isinstance(token, int) or token >= state.made or token in dict(state.free):
-            self.refuse(step, "the token given back is not a taken token of this pool")
+            self.refuse(step, "the token given back is not a taken token of this pool", DesignError)
         assert isinstance(token, int)
         clock = self.clocks.snapshot(step.thread)
         captured = self._captured(self._event(step, o.after)) if o.after is not None else None

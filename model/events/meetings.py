@@ -220,7 +220,9 @@ class Meetings(HostTests):
         elif item.kind == "wait":
             found = item.what if isinstance(item.what, Capture) else self.completed[item.what]
             self._stream_continues(item.thread, item.caller, fifo, found)
-            if not isinstance(item.what, Capture):
+            if isinstance(item.what, Capture):
+                self._waits_too(item.stream, found, item.caller)  # own items before it may have run since the call
+            else:
                 self._is_last(item.stream)
         elif item.kind == "record":
             clock = self.clocks.record(item.thread, fifo, item.caller)
@@ -311,6 +313,9 @@ class Meetings(HostTests):
         raise NotImplementedError
 
     def _is_last(self, stream: Named) -> None:
+        raise NotImplementedError
+
+    def _waits_too(self, stream: Named, capture: Capture, caller: Clock) -> None:
         raise NotImplementedError
 
     def _run_item(self, fifo: int, thread: int, caller: Clock, step: int, turn: int, stream: Named, accesses: Any) -> None:

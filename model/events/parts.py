@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple, Union
 
 from fencepost.model import program as p
@@ -84,3 +85,61 @@ def covers(a: Path, b: Path) -> bool:
         inside = isinstance(x, p.Span) and isinstance(y, p.Span) and x.start <= y.start and y.stop <= x.stop
         return inside and depth == len(a) - 1
     return True
+
+
+class Cuts(NamedTuple):
+    """How a program's parts cut the blocks of its allocators: the names, and elementary spans from the first byte on."""
+
+    names: tuple[str, ...]
+    spans: tuple[p.Span, ...]
+
+
+def cuts(program: p.Program) -> Cuts:
+    """The cuts by all parts of what bodies make or receive. Names are taken to cover the whole."""
+    names: set[str] = set()
+    edges: set[int] = set()
+    sizes: set[int] = set()
+    for thread in program.threads:
+        for node in thread.nodes:
+            operation = node.operation if isinstance(node, p.Do) else None
+            if isinstance(operation, p.Alloc):
+                sizes.add(operation.bytes)
+            for operand in _locals(operation):
+                if isinstance(operand.part, p.Named):
+                    names.add(operand.part.name)
+                elif isinstance(operand.part, p.Span):
+                    edges |= {operand.part.start, operand.part.stop}
+    if edges and sizes:
+        edges |= {0, *sizes}
+    ends = sorted(edges)
+    return Cuts(tuple(sorted(names)), tuple(p.Span(a, b) for a, b in zip(ends, ends[1:])))  # noqa: B905  neighbours
+
+
+def _locals(value: object) -> Iterator[p.Local]:
+    """The locals that are named anywhere in an operation."""
+    if isinstance(value, p.Local):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _locals(one)
+    elif isinstance(value, p.Data):
+        for name in value.__struct_fields__:
+            yield from _locals(getattr(value, name))
+
+
+def asked(read: tuple[object, ...], by: Cuts, size: int) -> tuple[p.Named | p.Span | None, ...]:
+    """The pieces of a read that must each have been written before; None: the read as it is, whatever part of it was.
+
+    A part of a part counts as the larger one here. `size`: of the allocation, in bytes.
+    """
+    if not read:
+        return (*(p.Named(name) for name in by.names), *(span for span in by.spans if span.stop <= size)) or (None,)
+    first = read[0]
+    if isinstance(first, p.Span):
+        return tuple(span for span in by.spans if first.start <= span.start and span.stop <= first.stop) or (None,)
+    return (first,) if isinstance(first, p.Named) else (None,)
+
+
+def gives(write: Path, read: Path, piece: Piece | None) -> bool:
+    """Whether a write may have given a piece of a read its content; ways of cutting that cannot be compared may."""
+    return paths_overlap(write[:1], read[:1]) if piece is None else not write or pieces_overlap(write[0], piece)

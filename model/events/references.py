@@ -22,7 +22,7 @@ class InvalidRun(ValueError):
 
 
 class DesignError(InvalidRun):
-    """A step that can happen but that the design must not take (`cell.get` on an empty cell)."""
+    """A step that can happen but that the design must not take (`cell.get` on an empty cell, a token given back twice)."""
 
 
 class QueueItem(NamedTuple):
@@ -34,13 +34,14 @@ class QueueItem(NamedTuple):
 
 
 class Tenant(NamedTuple):
-    """One allocation: who owns a block's bytes, and for how long. `owner` is the stream of a device block (S62)."""
+    """One allocation: who owns a block's bytes, and for how long. `owner`: the stream of a device block (S62), else the process (S80)."""
 
     key: Key
     name: str
     space: str
-    owner: Named | None
+    owner: Named | str
     refs: int
+    bytes: int
     noted: frozenset[Named] = frozenset()
     """Streams that the allocator was told of (S64, S79)."""
     dropped: Clock | None = None
@@ -51,7 +52,7 @@ class Block(NamedTuple):
     """A block that the run names. `free` is the clock that the next owner's allocation comes after; None while live."""
 
     space: str
-    owner: Named | None
+    owner: Named | str
     free: Clock | None
 
 
@@ -259,11 +260,11 @@ class References(abc.ABC):
         return next(number for number in reversed(self.tenants) if self.tenants[number].key == ref.key)
 
     def _note(self, ref: Ref, stream: Named, space: str) -> None:
-        """S64 (ignored for the owner stream, S72 for foreign memory), S79 and S84."""
+        """S64 (ignored for the owner stream), S79; what the allocator cannot attribute is ignored (S72, S84)."""
         if ref.tenant is None or not ref.held:
             return
         tenant = self.tenants[ref.tenant]
-        if tenant.space == space and tenant.owner != stream and (ref.attributed or space == "device"):
+        if tenant.space == space and tenant.owner != stream and ref.attributed:
             self.tenants[ref.tenant] = tenant._replace(noted=tenant.noted | {stream})
 
     def _set_local(self, thread: int, local: int, value: Value) -> None:
@@ -284,7 +285,7 @@ class References(abc.ABC):
         node = self.program.threads[thread].nodes[self._pc[thread]]
         operation = node.operation if isinstance(node, p.Do) else None
         if isinstance(operation, p.Alloc):
-            owner = None if operation.stream is None else self._named(thread, operation.stream)
+            owner = self._allocator(thread, operation)
             return tuple(
                 key.number for key, block in self.blocks.items()
                 if block.free is not None and block.space == operation.space and block.owner == owner
@@ -295,8 +296,12 @@ class References(abc.ABC):
             return tuple(label for label, token in state.labels if token in free)
         return ()
 
+    def _allocator(self, thread: int, o: p.Alloc) -> Named | str:
+        """Whose blocks an allocation gets: free lists are per stream (S62), those of pinned memory per process (S80)."""
+        return self.program.threads[thread].process if o.stream is None else self._named(thread, o.stream)
+
     def _alloc(self, o: p.Alloc, step: Step) -> None:
-        owner = None if o.stream is None else self._named(step.thread, o.stream)
+        owner = self._allocator(step.thread, o)
         number = len(self.tenants)
         key = Key("fresh", 0, number)
         if step.block is not None:
@@ -307,13 +312,13 @@ class References(abc.ABC):
                     self.refuse(step, f"block {step.block} still has references, or noted uses that are pending")
                 if block.space != o.space:
                     self.refuse(step, f"block {step.block} is {block.space} memory, asked for is {o.space}")
-                if block.owner != owner:  # S62, S63: free lists are per stream
-                    self.refuse(step, f"block {step.block} belongs to another stream")
+                if block.owner != owner:
+                    self.refuse(step, f"block {step.block} belongs to another {'process' if o.stream is None else 'stream'}")
                 assert block.free is not None
                 self.clocks.absorb(step.thread, block.free)
             self.blocks[key] = Block(o.space, owner, None)
         name = self.program.threads[step.thread].locals[o.local].name
-        self.tenants[number] = Tenant(key, name, o.space, owner, 1)
+        self.tenants[number] = Tenant(key, name, o.space, owner, 1, o.bytes)
         self._set_local(step.thread, o.local, Ref(key, (), number))
 
     def _view(self, o: p.View, step: Step) -> None:

@@ -17,7 +17,7 @@ from fencepost.model.events.clocks import Clock, VectorClocks, merged
 from fencepost.model.events.meetings import Capture, Freeing, Meetings
 from fencepost.model.events.parts import EventKey, Key, Path
 from fencepost.model.events.references import DesignError, InvalidRun, Named
-from fencepost.model.operations import Context, lower
+from fencepost.model.operations import Context, lower_node
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 
 __all__ = ["DesignError", "FalseQuery", "InvalidRun", "Node", "Player", "Touched"]
@@ -95,6 +95,8 @@ class Player(Meetings):
         self._turn = [0] * len(threads)
         self._done = [thread.entry == p.END for thread in threads]
         self._started = [False] * len(threads)
+        self._set_up = False
+        """Whether all setup threads are known to have ended."""
         self._lowered = {} if lowered is None else lowered
         self._init_host()
         self._init_meetings(agents)
@@ -158,7 +160,9 @@ class Player(Meetings):
         return tuple(answer for answer, _ in node.branches if answer in allowed)
 
     def _setup_done(self) -> bool:
-        return all(done or t.kind != "setup" for done, t in zip(self._done, self.program.threads, strict=True))
+        if not self._set_up:
+            self._set_up = all(done or t.kind != "setup" for done, t in zip(self._done, self.program.threads, strict=True))
+        return self._set_up
 
     # ------------------------------------------------------------ steps
 
@@ -216,7 +220,7 @@ class Player(Meetings):
         found = self._lowered.get((thread, index))
         if found is None:
             context = Context(self.program, self.program.threads[thread], self.platform, self.environment)
-            found = self._lowered[(thread, index)] = lower(node.operation, context)
+            found = self._lowered[(thread, index)] = lower_node(node, context)
         return found
 
     def _start(self, thread: int) -> None:
@@ -305,19 +309,19 @@ class Player(Meetings):
             return self.clocks.snapshot(fifo), self.tails[fifo]
         return self.own.get(self.lanes[stream]) or ([0] * len(self.tails), {})
 
-    def _waits_too(self, thread: int, stream: Named, capture: Capture) -> None:
+    def _waits_too(self, stream: Named, capture: Capture, caller: Clock) -> None:
         """With one hardware queue: what a stream waits for that is not known to be over may be behind others' items.
 
         If it is over the wait is no item, so that the stream's end is not behind the rest of the queue for sure.
         """
         if self.own is not None:
             clock, items = self._last(stream)
-            if self._pending(thread, capture.items):
+            if any(caller[agent] < tick for agent, tick in capture.items.items()):
                 items = items.copy()
                 for more in (self.tails[self.fifos[stream]], capture.items):
                     for agent, tick in more.items():
                         items[agent] = max(tick, items.get(agent, 0))
-            self.own[self.lanes[stream]] = (merged(merged(clock, capture.clock), self.clocks.now[thread]), items)
+            self.own[self.lanes[stream]] = (merged(merged(clock, capture.clock), caller), items)
 
     def _resolve(self, step: Step, access: p.Access) -> Touched:
         ref = self._memory(step, access.target)
@@ -410,7 +414,7 @@ class Player(Meetings):
         """`capture` may be the number of a record that is pending."""
         thread, fifo, lane = step.thread, self.fifos[stream], self.lanes[stream]
         if not isinstance(capture, int):
-            self._waits_too(thread, stream, capture)
+            self._waits_too(stream, capture, self.clocks.now[thread])
         if self.pending[fifo] or isinstance(capture, int):
             self._append(fifo, "wait", step, stream, capture)
         else:

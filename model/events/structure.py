@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fencepost.model import program as p
 from fencepost.model.answer import Run
-from fencepost.model.events.parts import Key, paths_overlap
+from fencepost.model.events.parts import Key, asked, cuts, gives, paths_overlap
 from fencepost.model.events.state import FalseQuery, InvalidRun, Node, Player, Touched
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 
@@ -118,12 +118,13 @@ def _late(structure: Structure) -> list[tuple[int, int]]:
 
 
 def undefined_reads(structure: Structure) -> list[int]:
-    """Accesses that read an allocated block, in val order, before anything was written there for that tenant.
+    """Accesses that read an allocated block, in val order, before each piece of it was written for that tenant.
 
     Through a raw pointer to a freed block any access is one: its bytes may be anybody's by then.
     """
     written: dict[int, list[Touched]] = {}
     found: list[int] = []
+    by = cuts(structure.program)
     for index, (_, touched) in enumerate(structure.accesses):
         if touched.tenant is None:
             continue  # made outside the bodies: starts with known content
@@ -133,8 +134,10 @@ def undefined_reads(structure: Structure) -> list[int]:
         if touched.write:
             if not touched.same_bytes:
                 written.setdefault(touched.tenant, []).append(touched)
-        elif not any(overlap(w, touched) for w in written.get(touched.tenant, ())):
-            found.append(index)
+        else:
+            done = written.get(touched.tenant, ())
+            if not all(any(gives(w.path, touched.path, piece) for w in done) for piece in asked(touched.path, by, structure.tenants[touched.tenant].bytes)):
+                found.append(index)
     return found
 
 

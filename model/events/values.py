@@ -14,7 +14,7 @@ from fencepost.model import program as p
 from fencepost.model.events.parts import Key, Path, covers, paths_overlap
 from fencepost.model.events.state import Touched
 from fencepost.model.events.structure import Structure, happens_before, late
-from fencepost.model.operations import Context, lower
+from fencepost.model.operations import Context, lower_node
 
 
 class Entry(NamedTuple):
@@ -179,6 +179,12 @@ def value_change(structure: Structure, first: int, second: int) -> tuple[bool | 
     return None, "no reader of this run tells the two orders apart, but the design has readers of these bytes"
 
 
+def unread(structure: Structure, first: int, second: int) -> bool:
+    """Whether nothing in the design reads the bytes of the two accesses (indices), so that no run tells their orders apart."""
+    pair = (structure.accesses[first].touched, structure.accesses[second].touched)
+    return not any(_may_read(structure, t, pair) for t in _reads(structure.program, structure))
+
+
 def _late_change(structure: Structure, first: int, second: int) -> tuple[bool | None, str]:
     """`value_change` for an access of an earlier owner that comes after one of a later owner."""
     nodes = range(len(structure.nodes))
@@ -204,7 +210,7 @@ def _reads(program: p.Program, structure: Structure) -> Iterator[tuple[p.Thread,
         context = Context(program, thread, structure.platform, structure.environment)
         for node in thread.nodes:
             if isinstance(node, p.Do):
-                for effect in lower(node.operation, context):
+                for effect in lower_node(node, context):
                     if isinstance(effect, (e.Touch, e.Enqueue)):
                         for access in effect.accesses:
                             if access.mode == "r":

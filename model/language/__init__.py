@@ -5,7 +5,7 @@
 
 from fencepost.model.language.blocks import Process
 from fencepost.model.language.build import program_of
-from fencepost.model.language.communicators import Communicator, Work
+from fencepost.model.language.communicators import Communicator
 from fencepost.model.language.composites import Agent, StreamPool
 from fencepost.model.language.design import Design
 from fencepost.model.language.errors import DesignError, DesignWarning
@@ -15,6 +15,7 @@ from fencepost.model.language.index import ANY, Handle, Index, Turn
 from fencepost.model.language.meetings import Callback, DeviceFlag
 from fencepost.model.language.objects import Event, Spec, Stream, Tensor, read, write
 from fencepost.model.language.variants import Variant, accept, variant
+from fencepost.model.language.works import Work
 
 __all__ = [
     "ANY", "Agent", "Callback", "Cell", "Communicator", "Counter", "Cursor", "Design", "DesignError", "DesignWarning", "DeviceFlag", "Event",

@@ -6,12 +6,12 @@ import ast
 import linecache
 from collections.abc import Iterator
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fencepost.model import program as p
 from fencepost.model.language.errors import fail, shown, user_frame
-from fencepost.model.language.purity import fingerprint
-from fencepost.model.language.tracer import CutRun, Frame, Life
+from fencepost.model.language.purity import Known, changes, fingerprint, state_of
+from fencepost.model.language.tracer import CutRun, Frame, Life, user_frames
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
@@ -78,7 +78,8 @@ class MaybeBlock:
         user = user_frame()
         assert user is not None
         self._text, self._names = _block_at(user)
-        self._before = _variables(user)
+        # A repetition only has to do the same again: what the run that it repeats did was looked at.
+        self._before, self._outside = ({}, {}) if recording.repeats else (_variables(), state_of(recording.tracer.body))
         self._advances, self._held = dict(recording.advances), recording.alive()
         self._memory = (dict(recording.counts), dict(recording.below))
         recording.begin_maybe(p.Maybe(self._name))
@@ -101,30 +102,47 @@ class MaybeBlock:
         for cursor, count in recording.advances.items():
             before = self._advances.get(cursor, 0)
             recording.uncertain |= {(cursor, advances) for advances in range(before, count)}
-        user = user_frame()
-        assert user is not None
-        for name, value in _variables(user).items():
-            if self._before.get(name) == value:
+        if recording.repeats:
+            return
+        outside = changes(self._outside, state_of(recording.tracer.body))
+        own = {name for _, name in self._before}  # of the body and its helpers: told apart below
+        for name in outside:
+            if name not in own:
+                self._changed(name)
+        frames = user_frames()
+        for (depth, name), value in _variables().items():
+            known = self._before.get((depth, name))
+            if known == value:
                 continue
-            object_ = user.f_locals[name]
-            changed_inside = name in self._before and self._before[name][0] == value[0] and not _plain(object_)
+            object_ = frames[depth].f_locals[name]
+            changed_inside = known is not None and known[0] == value[0] and not _plain(object_)
             of = getattr(object_, "_life", None)
             if isinstance(of, Life) and of.dead is not None:
                 continue  # its use will be refused
-            if changed_inside or name in self._names:
-                fail(
-                    f"maybe {self._name!r} changes {name!r}, and what follows uses it though the block may not have run; "
-                    "ask with d.choose or keep the outcome in a d.cell",
-                    self._text,
-                )
+            if changed_inside or depth < len(frames) - 1 or name in self._names:
+                self._changed(name)
+
+    def _changed(self, name: str) -> NoReturn:
+        fail(
+            f"maybe {self._name!r} changes {name!r}, and what follows uses it though the block may not have run; "
+            "ask with d.choose or keep the outcome in a d.cell",
+            self._text,
+        )
 
 
 def _plain(value: Any) -> bool:
     return isinstance(value, (int, float, str, bytes, type(None)))
 
 
-def _variables(frame: FrameType) -> dict[str, tuple[Any, ...]]:
-    return {name: (id(value), fingerprint(value)) for name, value in frame.f_locals.items() if not name.startswith(".")}
+def _variables() -> dict[tuple[int, str], tuple[Any, ...]]:
+    """The variables of the body and of its helpers down to the block, by how deep the frame is."""
+    known: Known = {}
+    return {
+        (depth, name): (id(value), fingerprint(value, known=known))
+        for depth, frame in enumerate(user_frames())
+        for name, value in frame.f_locals.items()
+        if not name.startswith(".")
+    }
 
 
 _Withs = list[tuple[ast.AST, ast.With]]

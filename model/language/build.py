@@ -10,6 +10,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
+import msgspec
 from fencepost.model import program as p
 from fencepost.model.language.design import Design
 from fencepost.model.language.errors import fail, shown
@@ -24,7 +25,7 @@ def program_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> p
     code = inspect.unwrap(function).__code__
     place = shown(code.co_filename, code.co_firstlineno)
     name = function.__name__
-    known = inspect.signature(function).parameters
+    known = _parameters(function)
     hints = _hints(function)
     for key, value in parameters.items():
         if key not in known:
@@ -40,11 +41,21 @@ def program_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> p
     design = function(**parameters)
     if not isinstance(design, Design):
         fail(f"{name} returned {type(design).__name__}, not a Design; end it with `return d`", place)
-    root = os.path.dirname(os.path.realpath(code.co_filename))
+    root = _folder(code.co_filename)
     return assemble(design, root, getattr(function, "__fencepost_accepts__", ()), place)
 
 
-@functools.cache  # once for all variants of a design
+@functools.cache  # once for all variants of a design, as the next two
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
+@functools.cache
+def _folder(file: str) -> str:
+    return os.path.dirname(os.path.realpath(file))
+
+
+@functools.cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(inspect.unwrap(function))
@@ -106,13 +117,23 @@ def assemble(design: Design, root: str, accepts: tuple[p.Accept, ...], place: st
         p.Thread(name, kind, nodes, entry, tuple(_local(design, key) for key in locals_), process, idle)
         for name, (kind, nodes, entry, locals_, process, idle) in design._threads.items()
     )
+    if design._pools_of_streams:
+        from fencepost.model.language import ordered
+
+        ordered.check(design, threads)
     places = tuple(
         tuple(p.Place(_relative(file, root), line, function) for file, line, function in frames)
         for frames in design._sites.frames
     )
+    implied = tuple((t, n) for t, name in enumerate(design._threads) for n in design._implied.get(name, ()))
+    own = tuple(sorted(
+        number for number in design._implicit.values()
+        if isinstance(design._objects[number], (p.Event, p.Stream)) and number not in design._nameable
+    ))  # fmt: skip
     return p.Program(
-        design.name, tuple(design._objects), threads, (*accepts, *design._accepted), tuple(design._stands), places
-    )
+        design.name, tuple(design._objects), threads, (*accepts, *design._accepted), tuple(design._stands), places,
+        implied or msgspec.UNSET, own or msgspec.UNSET,
+    )  # fmt: skip
 
 
 def _local(design: Design, key: Any) -> p.LocalInfo:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.model import program as p
 from fencepost.model.language import objects
-from fencepost.model.language.errors import fail
+from fencepost.model.language.errors import Fixed, fail
 from fencepost.model.language.graphs import Graph
+from fencepost.model.language.managed import by_host
 from fencepost.model.language.objects import Accesses, Event, Stream, Tensor
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ TORCH_STREAMS = 32
 """Streams that PyTorch makes for each device and priority; the 33rd request gets the first again (S8)."""
 
 
-class StreamPool:
+class StreamPool(Fixed):
     """`torch.cuda.Stream()` as PyTorch serves it: round robin over 32 streams made in advance (S8, S9)."""
 
     def __init__(self, design: Design, name: str, size: int) -> None:
@@ -40,7 +41,7 @@ class StreamPool:
         return self._made[(self._next - 1) % self._size]
 
 
-class Agent:
+class Agent(Fixed):
     """Somebody who moves memory outside of all streams: a NIC, a copy engine with completion handles.
 
     It serves its posts in the order in which they were posted, like one queue pair; with `queues` > 1 each post of a turn
@@ -76,13 +77,15 @@ class Agent:
 def memcpy(design: Design, dst: Tensor, src: Tensor, time: float | None) -> None:
     """cudaMemcpy, which is not `copy_` (S50): on the legacy default stream.
 
-    A pageable source is staged before the call returns, while the transfer may still be pending; a copy to the host, and
+    A pageable source is staged, in a block of the pinned allocator, before the call returns, while the transfer may still be
+    pending (so its bytes may be another owner's, where the driver's never are: errs on false alarms); a copy to the host, and
     from pinned memory, returns when it is complete; one within the device does not hold the host.
     """
     graph = design._running().capturing
     if graph is not None:
         fail(f"graph {graph._name!r}: cudaMemcpy uses the legacy stream, which a capture forbids (S99); use d.memcpy_async")
-    legacy = design.default_stream()
+    legacy = design.default_stream(design._gpu_of(design.current_stream()))
+    _known("d.memcpy", "S50", dst, src)
     if src._space == "pageable" and dst._space in ("device", "managed"):
         staging = design.empty_pinned(f"driver staging of {src.name}")
         design.host("stage", reads=[src], writes=[staging])
@@ -94,6 +97,16 @@ def memcpy(design: Design, dst: Tensor, src: Tensor, time: float | None) -> None
         dst.copy_(src, stream=legacy, time=time)
 
 
+def _known(what: str, rule: str, *sides: Tensor) -> None:
+    """Refuse memory that was received: whether it is the host's, which decides what happens, is not known while a body is traced."""
+    unknown = next((side for side in sides if not side._space), None)
+    if unknown is not None:
+        fail(
+            f"{what}: {unknown.name!r} was received, and what happens depends on where it lives ({rule}), which is not known here; "
+            "use copy_ or d.memcpy_async, or memory that the design names"
+        )
+
+
 def strided_copy(dst: Tensor, src: Tensor, non_blocking: bool, stream: Stream | None, time: float | None) -> None:
     """`dst.copy_(src)` where the host side is not contiguous, so that a temporary stands between (S55, S56).
 
@@ -102,8 +115,13 @@ def strided_copy(dst: Tensor, src: Tensor, non_blocking: bool, stream: Stream | 
     copy to pageable memory returns when it is done (S48).
     """
     design = dst._design
-    host = src if dst._space in ("device", "managed") else dst
-    temporary = design._temporary(f"contiguous {host.name}")
+    _known("a strided copy", "S55", dst, src)
+    on_host = [side for side in (dst, src) if side._space not in ("device", "managed")]
+    if len(on_host) != 1:  # within the device a kernel does it, within the host the call itself
+        dst.copy_(src, True, stream=stream, time=time)
+        return
+    host = on_host[0]
+    temporary = design._temporary("contiguous copy")
     if host is src:
         design.host("make contiguous", reads=[src], writes=[temporary])
         dst.copy_(temporary, non_blocking, stream=stream, time=time)
@@ -114,9 +132,14 @@ def strided_copy(dst: Tensor, src: Tensor, non_blocking: bool, stream: Stream | 
 
 def peer_copy(dst: Tensor, src: Tensor, source: Stream, target: Stream, time: float | None) -> None:
     """A copy between GPUs (S59): the source's stream waits for the target's, copies, and the target's waits for it."""
-    source.wait_stream(target)
-    dst.copy_(src, non_blocking=True, stream=source, time=time)
-    target.wait_stream(source)
+    recording = dst._design._running()
+    with recording.implied():
+        source.wait_stream(target)
+    where = dst._design._stream(source, recording)
+    copy = p.Copy(dst._operand(recording), src._operand(recording), where, True, time=objects._time(time))
+    recording.do(copy, enqueues=objects._enqueues("peer_copy", recording, dst, src))
+    with recording.implied():
+        target.wait_stream(source)
 
 
 class Composites:
@@ -132,9 +155,16 @@ class Composites:
             fail(f"agent {name!r} has {queues} queues; it needs one at least")
         return Agent(self, name, queues)
 
-    def graph(self: Any, name: str) -> Graph:
-        """A CUDA graph: captured once, replayed with the addresses that it was captured with (S91-S102)."""
-        return Graph(self, self._fresh(name))
+    def graph(self: Any, name: str, *, pool: Graph | None = None) -> Graph:
+        """A CUDA graph: captured once, replayed with the addresses that it was captured with (S91-S102).
+
+        `pool`: another graph, whose private memory this one shares (torch.cuda.graph(pool=), S96).
+        """
+        if pool is not None:
+            if not isinstance(pool, Graph):
+                fail(f"graph {name!r}: pool={pool!r} is no graph; share that of another graph of the design")
+            self._own(pool)
+        return Graph(self, self._fresh(name), pool)
 
     def host_function(
         self: Any, name: str, reads: Accesses = (), writes: Accesses = (), *, stream: Stream | None = None,
@@ -146,12 +176,14 @@ class Composites:
         the driver may run several one after the other is no edge.
         """
         recording = self._running()
+        reads, writes = objects.listed(reads), objects.listed(writes)
         found = objects.accesses(reads, writes, recording)
-        for access in found:
-            thing = self._objects[access.target.id] if isinstance(access.target, (p.Obj, p.Slot)) else None
-            if isinstance(thing, p.Memory) and thing.space == "device":
-                fail(f"host function {name!r} cannot access device memory {thing.name!r}; copy it, or use d.managed")
-        recording.do(p.Launch(name, self._stream(stream, recording), found, objects._time(time)))
+        for tensor in objects.tensors(reads, writes):
+            if tensor._space == "device":
+                fail(f"host function {name!r} cannot access device memory {tensor.name!r}; copy it, or use d.managed")
+        where = stream or self.current_stream()
+        found += by_host(self, objects.tensors(reads, writes), f"host functions of {where.name}")
+        recording.do(p.Launch(name, self._stream(stream, recording), found, objects._time(time), False))
 
     def memcpy(self: Any, dst: Tensor, src: Tensor, *, time: float | None = None) -> None:
         """cudaMemcpy on the legacy default stream (S50)."""
@@ -168,7 +200,7 @@ class Composites:
         peer_copy(dst, src, source, target, time)
 
     def _temporary(self: Any, name: str) -> Tensor:
-        """Pageable memory of the allocator's: one name in one thread, one piece, because freed memory is the next call's."""
+        """Pageable memory of the allocator's: one piece in one thread, because freed memory is the next call's."""
         thread = self._running().tracer.name
         if self._temporaries.setdefault(name, thread) != thread:
             name = f"{name} in {thread}"  # both calls hold theirs at the same time
@@ -191,18 +223,21 @@ class Composites:
 
     # ------------------------------------------------------------ the legacy default stream
 
-    def _legacy_edges(self: Any, operation: p.Operation, recording: Recording) -> None:
+    def _legacy_edges(self: Any, operation: p.Operation, recording: Recording) -> int | None:
         """Write down the waits that the legacy default stream's rule puts in front of an enqueued operation (S11, S31).
 
-        What is enqueued on it waits for all blocking streams of its context; what is enqueued on one of those waits for it.
+        What is enqueued on it waits for all blocking streams of its context; what is enqueued on one of those waits for it. The
+        lock that makes waits and operation one step, where several threads enqueue; None where there is none.
         """
         if isinstance(operation, (p.Alloc, p.RecordStream, p.StreamSync)):
-            return
+            return None
+        lock: int | None = None
         for stream in (getattr(operation, "other", None), getattr(operation, "stream", None)):  # S22: a record on the other
             if isinstance(stream, p.Obj):
-                self._legacy_waits(stream, recording)
+                lock = self._legacy_waits(stream, recording, lock)
+        return lock
 
-    def _legacy_waits(self: Any, stream: p.Obj, recording: Recording) -> None:
+    def _legacy_waits(self: Any, stream: p.Obj, recording: Recording, lock: int | None) -> int | None:
         thing = self._objects[stream.id]
         assert isinstance(thing, p.Stream)
         legacy = self._defaults.get((thing.process, thing.gpu))
@@ -211,21 +246,34 @@ class Composites:
             if (other.process, other.gpu) != (thing.process, thing.gpu):
                 continue
             if legacy is not None and stream.id == legacy._id:
-                self._legacy_user(stream, True, recording)
+                self._legacy_user(stream, number, True, recording)
+                lock = self._as_one_step(thing, lock, recording)
                 recording.do(p.WaitStream(stream, p.Obj(number)))
             elif stream.id == number:
                 home = legacy or self._default_of(blocking)
-                self._legacy_user(stream, False, recording)
+                self._legacy_user(stream, number, False, recording)
+                lock = self._as_one_step(thing, lock, recording)
                 recording.do(p.WaitStream(stream, home._operand(recording)))
+        return lock
 
-    def _legacy_user(self: Any, stream: p.Obj, legacy: bool, recording: Recording) -> None:
-        """Refuse two threads of which one uses the legacy stream and the other a blocking one.
+    def _as_one_step(self: Any, stream: p.Stream, lock: int | None, recording: Recording) -> int | None:
+        """Take the lock of the context behind which several threads enqueue; it orders nothing, it keeps others from coming between."""
+        one = any((self._objects[n].process, self._objects[n].gpu) == (stream.process, stream.gpu) for n in self._several_threads)
+        if lock is not None or not one or recording.tracer.kind == "setup":
+            return lock
+        where = " of " + stream.process if stream.process else ""
+        made: int = self._made(p.Lock(f"enqueuing beside the legacy stream{where}" + (f" on gpu {stream.gpu}" if stream.gpu else "")))
+        recording.do(p.Acquire(made, False))
+        return made
+
+    def _legacy_user(self: Any, stream: p.Obj, blocking: int, legacy: bool, recording: Recording) -> None:
+        """Refuse two threads of which one uses the legacy stream and the other a blocking one, unless that was said.
 
         A call's waits and its work are one step on the platform and several here, so another thread's calls could come
         between them.
         """
         tracer = recording.tracer
-        if tracer.kind == "setup":
+        if tracer.kind == "setup" or blocking in self._several_threads:
             return
         thing = self._objects[stream.id]
         users: dict[tuple[int, bool], str] = self._legacy_users.setdefault((thing.process, thing.gpu), {})
@@ -233,7 +281,8 @@ class Composites:
             if other != stream.id and thread != tracer.name and (legacy or its):
                 fail(
                     f"{thing.name!r} is used here and {self._objects[other].name!r} by thread {thread!r}: the legacy stream "
-                    "and a blocking one (S11) in two threads are not in the language; let one thread use both"
+                    "and a blocking one (S11) in two threads; let one thread use both, or make the blocking one with "
+                    "d.stream(..., blocking=True, several_threads=True)"
                 )
         users.setdefault((stream.id, legacy), tracer.name)
 

@@ -15,9 +15,10 @@ from fencepost.model.language import hosts, objects
 from fencepost.model.language.blocks import MaybeBlock, Process, Scope
 from fencepost.model.language.communicators import Communicators
 from fencepost.model.language.composites import Composites
-from fencepost.model.language.errors import DesignWarning, fail, here, user_frame
+from fencepost.model.language.errors import DesignWarning, Fixed, fail, here, user_frame
 from fencepost.model.language.graphs import private_memory
 from fencepost.model.language.index import Turn
+from fencepost.model.language.managed import by_host, exclusive
 from fencepost.model.language.meetings import Meetings
 from fencepost.model.language.objects import Accesses, Event, Stream, Tensor
 from fencepost.model.language.sharing import Sharing
@@ -27,16 +28,18 @@ from fencepost.model.language.variants import accepted
 Body = TypeVar("Body", bound=Callable[..., Any])
 
 
-class Design(Composites, Communicators, Meetings, Sharing):
+class Design(Composites, Communicators, Meetings, Sharing, Fixed):
     """A design being written down. Names of objects are unique in it; so are names of threads.
 
     Everything raises `DesignError` (one line with file and line) when it is used wrongly.
     """
 
+    name: str
+
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name:
             fail(f"Design({name!r}); give the design a name")
-        self.name = name
+        object.__setattr__(self, "name", name)  # the one public attribute
         user = user_frame()
         self._root = os.path.dirname(os.path.realpath(user.f_code.co_filename)) if user is not None else os.getcwd()
         self._sites = Sites()
@@ -52,15 +55,28 @@ class Design(Composites, Communicators, Meetings, Sharing):
         self._agreed: dict[str, tuple[str, ...]] = {}
         self._depths: dict[Any, Any] = {}
         self._blocking: list[tuple[int, Stream]] = []
+        """Streams that the legacy default stream's rule applies to (S11)."""
+        self._several_threads: set[int] = set()
+        """Those of them that one thread may use beside another that uses the legacy stream."""
         self._legacy_users: dict[tuple[str, int], dict[tuple[int, bool], str]] = {}
         self._temporaries: dict[str, str] = {}
+        self._pools_of_streams: set[int] = set()
+        """Streams that stand for the pools of d.malloc_async."""
         self._shared: dict[int, set[str]] = {}
         """Memory -> the processes, besides its own, that it is mapped in."""
-        """Streams that the legacy default stream's rule applies to (S11)."""
+        self._exclusive: dict[str, int] = {}
+        """Processes whose kernels keep the host away from managed memory (S111) -> the memory that stands for all of theirs."""
         self._implicit: dict[str, int] = {}
         """Objects that the language made while tracing, by name."""
+        self._implied: dict[str, tuple[int, ...]] = {}
+        """For each thread the nodes of what its calls do on the side."""
+        self._nameable: set[int] = set()
+        """Of the objects that the language made, those that a body can name."""
         self._accepted: list[p.Accept] = []
         self._stands: list[p.Stands] = []
+
+    def __repr__(self) -> str:
+        return f"<design {self.name!r}>"
 
     # ------------------------------------------------------------ objects that live for ever
 
@@ -76,8 +92,17 @@ class Design(Composites, Communicators, Meetings, Sharing):
         """Memory of a GPU."""
         return self._memory(name, "device", depth, bytes, gpu)
 
-    def managed(self, name: str, depth: int | None = None, bytes: int = 4096, gpu: int | None = None) -> Tensor:
-        """Unified memory: the host and kernels access it in place."""
+    def managed(
+        self, name: str, depth: int | None = None, bytes: int = 4096, gpu: int | None = None, *, concurrent: bool = True
+    ) -> Tensor:
+        """Unified memory: the host and kernels access it in place.
+
+        `concurrent` is the device attribute concurrentManagedAccess. 1, the default: both may access it at once, and races are
+        the program's (S110). 0: a host access to any managed memory of the process while any of its kernels runs is a
+        fault (S111), found as a hazard of "all managed memory"; then it is so for all of the process's managed memory.
+        """
+        if not concurrent:
+            exclusive(self, name)
         return self._memory(name, "managed", depth, bytes, gpu)
 
     def _memory(self, name: str, space: str, depth: int | None, bytes: int, gpu: int | None) -> Tensor:
@@ -87,12 +112,14 @@ class Design(Composites, Communicators, Meetings, Sharing):
         return Tensor(self, name, space, self._enter(made), depth)
 
     def stream(
-        self, name: str, depth: int | None = None, gpu: int | None = None, *, blocking: bool = False
+        self, name: str, depth: int | None = None, gpu: int | None = None, *, blocking: bool = False, several_threads: bool = False
     ) -> Stream:
         """A stream; `depth` makes a ring (`streams[n]` is stream n mod depth).
 
         PyTorch's streams are non-blocking (S8). A `blocking` one is ordered with the legacy default stream of its process
         and GPU in both directions (S11); so is a per-thread default stream (S12), which is a blocking stream of its own.
+        `several_threads`: one thread enqueues on the blocking stream and another on the legacy one. Each such call, with the waits that
+        the rule puts in front of it, is then one step, written down with a lock that orders nothing.
         """
         made = p.Stream(name, self._positive(name, "depth", depth), self._gpu(gpu), False, self._process())
         stream = Stream(self, name, self._enter(made), depth)
@@ -103,6 +130,10 @@ class Design(Composites, Communicators, Meetings, Sharing):
                 fail(f"blocking stream {name!r} is made after the first thread; make it before, its rule applies to all")
             assert stream._id is not None
             self._blocking.append((stream._id, stream))
+            if several_threads:
+                self._several_threads.add(stream._id)
+        elif several_threads:
+            fail(f"stream {name!r}: several_threads=True is about blocking streams; other streams may be used by any thread")
         return stream
 
     def event(self, name: str, depth: int | None = None, gpu: int | None = None) -> Event:
@@ -163,7 +194,7 @@ class Design(Composites, Communicators, Meetings, Sharing):
         """A counting semaphore that starts at `count` (0: somebody must release first)."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             fail(f"semaphore {name!r}: count={count!r}; it starts at 0 or more")
-        return hosts.Lock(self, name, self._enter(p.Lock(name, count, True, self._process())))
+        return hosts.Lock(self, name, self._enter(p.Lock(name, count, True, self._process())), True)
 
     def flag(self, name: str) -> hosts.Flag:
         """A host boolean that starts unset."""
@@ -185,10 +216,13 @@ class Design(Composites, Communicators, Meetings, Sharing):
     # ------------------------------------------------------------ threads
 
     def loop(
-        self, name: str, *, stream: Stream | None = None, process: Process | str | None = None
+        self, name: str, *, stream: Stream | None = None, process: Process | str | None = None, idle: bool = False
     ) -> Callable[[Body], Body]:
-        """The decorated body is one turn of a thread that runs for ever. It may take the turn `n`."""
-        return self._thread(name, "loop", stream, process)
+        """The decorated body is one turn of a thread that runs for ever. It may take the turn `n`.
+
+        `idle`: between two turns it waits to be given work, as a daemon does, and no hang is that it gets none any more.
+        """
+        return self._thread(name, "loop", stream, process, idle=bool(idle))
 
     def script(
         self, name: str, *, stream: Stream | None = None, process: Process | str | None = None
@@ -238,6 +272,7 @@ class Design(Composites, Communicators, Meetings, Sharing):
             finally:
                 self._processes.pop()
             if nodes:  # what only captures a graph runs nothing
+                self._implied[name] = tracer.implied
                 self._threads[name] = (kind, nodes, entry, tuple(tracer.locals), owner.name, idle)
             return body
 
@@ -245,14 +280,61 @@ class Design(Composites, Communicators, Meetings, Sharing):
 
     # ------------------------------------------------------------ operations
 
-    def current_stream(self) -> Stream:
-        """The stream of the innermost `with stream:`, else the thread's `stream=`, else the GPU's default stream."""
+    def current_stream(self, gpu: int | None = None) -> Stream:
+        """The stream of the innermost `with stream:`, else the thread's `stream=`, else the GPU's default stream (S6).
+
+        `gpu`: the current stream of that GPU, to which a stream of another one says nothing. Without it, that of the current device,
+        which is the device of the innermost stream. Operations on tensors of one GPU use that GPU's (S16).
+        """
         recording = self._running()
-        if recording.streams:
+        if gpu is None and recording.streams:
             return recording.streams[-1]
-        if recording.tracer.default is not None:
-            return recording.tracer.default
-        return self.default_stream()
+        wanted = None if gpu is None else self._gpu(gpu)
+        for stream in (*recording.streams[::-1], *([recording.tracer.default] if recording.tracer.default is not None else [])):
+            if wanted is None or self._gpu_of(stream) == wanted:
+                return stream
+        return self.default_stream(wanted)
+
+    def _gpu_of(self, stream: Stream) -> int:
+        thing = self._objects[stream._id] if stream._id is not None else None
+        assert isinstance(thing, p.Stream)
+        return thing.gpu
+
+    def _gpu_of_operand(self, stream: p.Operand) -> int:
+        thing = self._objects[stream.id]
+        assert isinstance(thing, p.Stream)
+        return thing.gpu
+
+    def _current(self, *tensors: Tensor) -> Stream:
+        """The current stream of the GPU that the device memory among these is of; of the current device where that is not one (S16).
+
+        Raises `DesignError` where received memory may be of several GPUs.
+        """
+        homes = {self._home(tensor) for tensor in tensors if tensor._space not in ("pinned", "pageable", "managed")}
+        if None in homes and len(self._gpus()) > 1:
+            name = next(tensor.name for tensor in tensors if not tensor._space and self._home(tensor) is None)
+            fail(
+                f"{name!r} was received, and of which GPU it is, whose current stream is used (S16), is not known here; this process uses "
+                f"GPUs {', '.join(map(str, sorted(self._gpus())))}: say stream="
+            )
+        return self.current_stream(homes.pop() if len(homes) == 1 else None)
+
+    def _home(self, tensor: Tensor) -> int | None:
+        """The GPU of device memory; None for memory that was received."""
+        if tensor._pool is not None:
+            pool = self._objects[tensor._pool]
+            assert isinstance(pool, p.Pool)
+            return self._known_processes[pool.process].gpu
+        thing = self._objects[tensor._id] if tensor._id is not None else None
+        return thing.gpu if isinstance(thing, p.Memory) else tensor._life.gpu if tensor._life is not None else None
+
+    def _gpus(self) -> set[int]:
+        """The GPUs that the process has streams or device memory on, as far as they are made."""
+        mine = self._process()
+        return {self._processes[-1].gpu} | {
+            one.gpu for one in self._objects
+            if one.process == mine and ((isinstance(one, p.Stream) and not one.is_agent) or (isinstance(one, p.Memory) and one.space == "device"))
+        }  # fmt: skip
 
     def default_stream(self, gpu: int | None = None) -> Stream:
         """The default stream of the process on a GPU, which all of its threads share."""
@@ -269,9 +351,11 @@ class Design(Composites, Communicators, Meetings, Sharing):
         """A tensor from the device's caching allocator, owned by the stream (S62); its content is undefined."""
         recording = self._running()
         if recording.capturing is not None:
-            return private_memory(recording.capturing, name, "device", bytes)
+            return private_memory(recording.capturing, name, "device", bytes, self._stream(stream, recording))
+        stream = stream or self.current_stream()
         owner = self._stream(stream, recording)
         life = recording.local(self._fresh(name), p.MEMORY, "device")
+        life.gpu, life.bytes = self._gpu_of(stream), bytes
         recording.do(p.Alloc(life.local, "device", owner, bytes))
         return Tensor(self, name, "device", life=life)
 
@@ -279,8 +363,9 @@ class Design(Composites, Communicators, Meetings, Sharing):
         """A tensor from the caching host allocator (S79); its content is undefined."""
         recording = self._running()
         if recording.capturing is not None:
-            return private_memory(recording.capturing, name, "pinned", bytes)
+            return private_memory(recording.capturing, name, "pinned", bytes, None)
         life = recording.local(self._fresh(name), p.MEMORY, "pinned")
+        life.bytes = bytes
         recording.do(p.Alloc(life.local, "pinned", None, bytes))
         return Tensor(self, name, "pinned", life=life)
 
@@ -290,17 +375,21 @@ class Design(Composites, Communicators, Meetings, Sharing):
     ) -> None:  # fmt: skip
         """A kernel; it may read pinned memory in place (S107). `time` in seconds."""
         recording = self._running()
+        reads, writes = objects.listed(reads), objects.listed(writes)
         found = objects.accesses(reads, writes, recording)
-        recording.do(p.Launch(name, self._stream(stream, recording), found, objects._time(time)))
+        where = self._stream(stream or self._current(*objects.tensors(reads, writes)), recording)
+        recording.do(p.Launch(name, where, found, objects._time(time)))
 
     def host(self, name: str, reads: Accesses = (), writes: Accesses = (), *, time: float | None = None) -> None:
         """Host code that reads and writes memory itself, now."""
         recording = self._running()
-        for entry in (*_listed(reads), *_listed(writes)):
-            tensor = entry.tensor if isinstance(entry, objects.Spec) else entry
-            if isinstance(tensor, Tensor) and tensor._space == "device":
+        reads, writes = objects.listed(reads), objects.listed(writes)
+        tensors = objects.tensors(reads, writes)
+        for tensor in tensors:
+            if tensor._space == "device":
                 fail(f"the host cannot access device memory {tensor.name!r}; copy it, or use d.managed")
-        recording.do(p.Host(name, objects.accesses(reads, writes, recording), objects._time(time)))
+        found = objects.accesses(reads, writes, recording) + by_host(self, tensors, recording.tracer.name)
+        recording.do(p.Host(name, found, objects._time(time)))
 
     def memcpy_async(
         self, dst: Tensor, src: Tensor, *, stream: Stream | None = None, harm: str = "value", same_bytes: bool = False,
@@ -311,12 +400,11 @@ class Design(Composites, Communicators, Meetings, Sharing):
         objects._memory(dst, "memcpy_async")
         objects._memory(src, "memcpy_async")
         objects._check_harm(harm)
-        recording.do(
-            p.Copy(
-                dst._operand(recording), src._operand(recording), self._stream(stream, recording), True, True, harm,
-                same_bytes, objects._time(time),
-            )
+        copy = p.Copy(
+            dst._operand(recording), src._operand(recording), self._stream(stream, recording), True, True, harm,
+            same_bytes, objects._time(time),
         )  # fmt: skip
+        recording.do(copy, enqueues=objects._enqueues("memcpy_async", recording, dst, src))
 
     def memset(self, dst: Tensor, *, stream: Stream | None = None, time: float | None = None) -> None:
         """cudaMemsetAsync (S39)."""
@@ -328,6 +416,26 @@ class Design(Composites, Communicators, Meetings, Sharing):
         """The host waits for everything that the process enqueued on the GPU (S32)."""
         recording = self._running()
         recording.do(p.DeviceSync(self._gpu(gpu), self._process(), objects._time(time)))
+
+    def free(self, x: Tensor, *, time: float | None = None) -> None:
+        """cudaFree, cudaFreeHost or cudaHostUnregister of memory that no caching allocator keeps: unmapping is a host write to it.
+
+        Whether the call waits for the device is the platform's business (`free`, S38, S40): it may wait, which a hang can come
+        from, and orders nothing unless the platform says so. The same memory may be used again: by its next owner.
+        """
+        recording = self._running()
+        objects._memory(x, "free")
+        if x._part is not None:
+            fail(f"a part of {x.name!r} cannot be freed; free the whole")
+        if x._pool is not None:
+            fail(f"{x.name!r} is a token of a pool; give it back with pool.free(...)")
+        if x._life is not None:
+            fail(f"{x.name!r} is of a caching allocator; let go of it with release(), or end d.malloc_async with free_async()")
+        written = x._access(recording, "w")
+        thing = self._objects[written.target.id]
+        assert isinstance(thing, p.Memory)
+        recording.do(p.DeviceSync(thing.gpu, self._process(), None, True))
+        recording.do(p.Host(f"free {x.name}", (written,), objects._time(time)))
 
     # ------------------------------------------------------------ questions and blocks
 
@@ -468,10 +576,6 @@ class Design(Composites, Communicators, Meetings, Sharing):
 
     def _warn(self, text: str) -> None:
         warnings.warn(text, DesignWarning, stacklevel=_level())
-
-
-def _listed(given: Accesses) -> tuple[Any, ...]:
-    return (given,) if isinstance(given, (Tensor, objects.Spec)) else tuple(given)
 
 
 def _level() -> int:

@@ -58,3 +58,12 @@ def here() -> str:
 def fail(what: str, place: str | None = None) -> NoReturn:
     """Raise `DesignError` at `place`, by default the user's innermost frame."""
     raise DesignError(f"{place or here()}: {what}")
+
+
+class Fixed:
+    """Objects of the language: what a user hung onto them would live on unseen from turn to turn."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name[0] != "_":
+            fail(f"{self!r}.{name} is set, which would last from turn to turn; keep what lasts in a d.cell or d.cursor")
+        object.__setattr__(self, name, value)

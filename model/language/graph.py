@@ -18,6 +18,8 @@ class Did(Data, frozen=True):
 
     operation: p.Operation
     site: int
+    implied: bool = False
+    """The call does it on the side."""
 
 
 class Asked(Data, frozen=True):
@@ -94,6 +96,8 @@ class Merger:
         self.runs, self.entries, self.impure, self.depends = runs, entries, impure, depends
         self.terms: list[_Term] = [_Term(("end",), (), frozenset())]
         self.known: dict[tuple[object, ...], int] = {}
+        self.implied: list[int] = []
+        """The nodes of what calls do on the side."""
 
     def _term(self, head: tuple[object, ...], *below: tuple[str, int], binds: int | None = None) -> int:
         key = (head, below)
@@ -140,7 +144,7 @@ class Merger:
         for at in range(position - 1, start - 1, -1):
             did = self.entries[first[at]]
             assert isinstance(did, Did)
-            term = self._term(("do", did.operation, did.site), ("", term))
+            term = self._term(("do", did.operation, did.site, *((True,) if did.implied else ())), ("", term))
         return term
 
     def _groups(self, low: int, high: int, position: int) -> list[tuple[Entry, int, int]]:
@@ -236,6 +240,8 @@ class Merger:
             assert isinstance(site, int)
             if kind == "do":
                 table[place] = p.Do(content, number(what.below[0][1], heads), site)  # type: ignore[arg-type]
+                if len(what.head) > 3:
+                    self.implied.append(place)
                 continue
             inside = heads
             if kind == "loop":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from fencepost.model import program as p
 from fencepost.model.effects import MEETINGS
-from fencepost.model.language.errors import fail
+from fencepost.model.language.errors import Fixed, fail
 from fencepost.model.language.objects import Stream, Tensor
 
 if TYPE_CHECKING:
@@ -27,18 +27,34 @@ class _Baked(NamedTuple):
     part: p.Part | None
 
 
-class Graph:
+class _Block(NamedTuple):
+    """That a graph took a block of its pool, or gave it back: of `bytes`, at the address of the memory `number`."""
+
+    graph: str
+    free: bool
+    number: int
+    home: object
+    """Space and stream: a block goes to allocations of its own stream (S62)."""
+    bytes: int
+
+
+class Graph(Fixed):
     """A captured graph. `with g.capture():` in a setup or script, `g.replay()` wherever it is launched.
 
     Kernels, copies and fills inside the capture do not run there (S91); host code does, once. Host memory, device memory
     and blocks are baked by address (S92): a block that is freed afterwards is used all the same (S89, S97, S101). What is
-    allocated inside the capture belongs to the graph for ever (S74, S88). A launch comes after earlier launches of the same
-    graph (S93); graphs are not ordered with each other (S95). Not modelled: reuse of a graph's private memory inside it and
-    between graphs that share a pool (S96), so hazards of that kind are not found.
+    allocated inside the capture belongs to the graph for ever (S74, S88), unless it is released there: then later allocations
+    of the same stream get it, inside the capture and in later captures of graphs that share the pool (`pool=`, S96, S97);
+    what `record_stream` noted is held until the capture ends (S74). Any released block that is large enough is taken, the first
+    one first. A launch comes after earlier launches of the same graph (S93); graphs are not ordered with each other (S95).
     """
 
-    def __init__(self, design: Design, name: str) -> None:
+    def __init__(self, design: Design, name: str, pool: Graph | None = None) -> None:
         self._design, self._name = design, name
+        self._blocks: list[_Block] = [] if pool is None else pool._blocks
+        """What happened to the pool's memory: of this graph, and of those that share the pool."""
+        self._late: list[_Block] = []
+        self._noted: set[int] = set()
         self._nodes: list[Any] | None = None
         self._origin: p.Operand | None = None
         self._branches: dict[p.Operand, int] = {}
@@ -48,6 +64,9 @@ class Graph:
         self._known: dict[p.Operand, dict[p.Operand, int]] = {}
         self._length: dict[p.Operand, int] = {}
         self._recorded: dict[p.Operand, dict[p.Operand, int]] = {}
+        self._homes: dict[p.Operand, int] = {}
+        """The GPU of each event that is recorded in the capture."""
+        self._callbacks: list[str] = []
         self._done: int | None = None
         self._replayer: str | None = None
         self._captured: tuple[int, str] | None = None
@@ -63,6 +82,19 @@ class Graph:
         self._nodes, self._origin = [], origin
         self._branches, self._events, self._cells = {}, {}, {}
         self._known, self._length, self._recorded = {origin: {}}, {origin: 0}, {}
+        self._blocks[:] = [one for one in self._blocks if one.graph != self._name]  # the body runs again
+        self._late, self._noted = [], set()
+        self._homes, self._callbacks = {}, []
+
+    def _home_of(self, stream: p.Operand) -> int:
+        """The GPU of a captured stream, whose nodes stay there (S16)."""
+        return self._design._gpu_of_operand(stream)
+
+    def _calls_back(self, name: str, stream: p.Operand) -> None:
+        """A callback is captured: its flags say how far its stream is, so it stays on it."""
+        if stream != self._origin:
+            fail(f"graph {self._name!r}: callback {name!r} is captured on a branch; make it for the stream that is captured")
+        self._callbacks.append(name)
 
     def _take(self, operation: p.Operation, recording: Recording) -> bool:
         """Whether the graph takes the operation, so that it does not run now."""
@@ -72,6 +104,8 @@ class Graph:
         if isinstance(operation, _SYNCHRONISING) or (isinstance(operation, p.Copy) and not operation.non_blocking):
             fail(f"graph {self._name!r}: the host cannot wait during a capture (S99); move the wait out of `with capture()`")
         if isinstance(operation, p.RecordStream):
+            if isinstance(operation.block, p.Obj):
+                self._noted.add(operation.block.id)
             return True  # uses recorded during a capture are discarded (S74)
         if isinstance(operation, (p.StreamWaitEvent, p.WaitStream)):
             return self._order(operation)
@@ -81,6 +115,7 @@ class Graph:
         self._length[stream] += 1
         if isinstance(operation, p.Record):
             self._recorded[operation.event] = {**self._known[stream], stream: self._length[stream]}
+            self._homes[operation.event] = self._home_of(stream)
             self._nodes.append(operation)
             return True
         if isinstance(operation, p.Copy) and any(self._unpinned(x) for x in (operation.src, operation.dst)):
@@ -151,11 +186,12 @@ class Graph:
             if joined.get(stream, 0) < self._length[stream]:
                 name = getattr(self._design._objects[getattr(stream, "id", 0)], "name", "?")
                 fail(f"graph {self._name!r}: stream {name!r} does not rejoin the capturing stream before the end (S98)")
-            home = p.Stream(f"{self._name} branch {number}", None, self._design._gpu(None), False, self._design._process())
+            home = p.Stream(f"{self._name} branch {number}", None, self._home_of(stream), False, self._design._process())
             self._branches[stream] = self._design._made(home)
         for number, event in enumerate(self._recorded):
-            self._events[event] = self._design._made(p.Event(f"{self._name} edge {number}"))
-        self._done = self._design._made(p.Event(f"{self._name} launched"))
+            self._events[event] = self._design._made(p.Event(f"{self._name} edge {number}", None, self._homes[event]))
+        self._blocks += self._late
+        self._done = self._design._made(p.Event(f"{self._name} launched", None, self._home_of(self._origin)))
         if recording.tracer.kind != "setup":
             self._captured = self._design._made(p.Cell(f"{self._name} captured", ())), recording.tracer.name
             recording.do(p.CellSet(p.Obj(self._captured[0]), ()))
@@ -163,7 +199,7 @@ class Graph:
     # ------------------------------------------------------------ replay
 
     def replay(self, stream: Stream | None = None) -> None:
-        """Launch the graph on `stream` (default: the caller's current one, S100)."""
+        """Launch the graph on `stream` (default: the caller's current one of the GPU that it was captured on, S100)."""
         recording = self._design._running()
         if self._nodes is None or self._done is None:
             fail(f"graph {self._name!r} is replayed before it is captured; write the capture, in a setup, in front")
@@ -175,21 +211,34 @@ class Graph:
                 f"{recording.tracer.name!r}; let one thread replay it, or capture one graph for each"
             )
         self._replayer = recording.tracer.name
-        target = self._design._stream(stream, recording)
+        assert self._origin is not None
+        home = self._home_of(self._origin)
+        target = self._design._stream(stream or self._design.current_stream(home), recording)
+        if self._home_of(target) != home:
+            fail(
+                f"graph {self._name!r} is captured on GPU {home} and replayed on a stream of GPU {self._home_of(target)}; replay it on a "
+                f"stream of GPU {home}"
+            )
+        if self._callbacks and target != self._origin:
+            fail(
+                f"graph {self._name!r} holds callback {self._callbacks[0]!r} and is replayed on another stream than the captured one, where "
+                "runs of one callback could overlap, which is not in the language; replay it there, or make a callback for each"
+            )
         if self._captured is not None and self._captured[1] != recording.tracer.name:
             recording.do(p.CellGet(p.Obj(self._captured[0]), ()))  # a design error where the capture may come later
         streams: dict[p.Operand, p.Operand] = {s: p.Obj(number) for s, number in self._branches.items()}
-        assert self._origin is not None
         streams[self._origin] = target
-        recording.do(p.StreamWaitEvent(target, p.Obj(self._done)))
+        with recording.implied():
+            recording.do(p.StreamWaitEvent(target, p.Obj(self._done)))
         addresses: dict[int, int] = {}
         for cell in self._cells.values():
             life = recording.local(f"{self._name} address", p.MEMORY, "cell")
             recording.do(p.CellGet(p.Obj(cell), (life.local,)))
             addresses[cell] = life.local
         for node in self._nodes:
-            recording.do(self._again(node, streams, addresses))
-        recording.do(p.Record(p.Obj(self._done), target))
+            recording.do(self._again(node, streams, addresses), again=True)
+        with recording.implied():
+            recording.do(p.Record(p.Obj(self._done), target))
 
     def _again(self, node: Any, streams: dict[p.Operand, p.Operand], addresses: dict[int, int]) -> p.Operation:
         if isinstance(node, p.Record):
@@ -251,8 +300,52 @@ class Capture:
             self._graph._end(recording)
 
 
-def private_memory(graph: Graph, name: str, space: str, bytes_: int) -> Tensor:
+class PrivateMemory(Tensor):
     """What is allocated inside a capture: the graph's own memory, at one address for ever (S74, S88)."""
+
+    def __init__(self, design: Design, name: str, space: str, number: int, graph: Graph, block: _Block) -> None:
+        super().__init__(design, name, space, number)
+        self._graph, self._block = graph, block
+        self._released = False
+
+    def release(self) -> None:
+        """Give the block back to the graph's pool, inside the capture (`del`); later allocations may get it (S96, S97)."""
+        graph, recording = self._graph, self._design._running()
+        if recording.capturing is not graph:
+            fail(f"{self._name!r} is memory of graph {graph._name!r}; it is released inside the capture, or stays the graph's for ever")
+        if self._released:
+            fail(f"{self._name!r} is released twice; release it once")
+        self._released = True
+        held = self._id in graph._noted
+        (graph._late if held else graph._blocks).append(self._block._replace(free=True))
+
+    def _operand(self, recording: Recording) -> p.Operand:
+        if self._released:
+            fail(f"{self._name!r} is used after its release; use it before, or keep a raw pointer: {self._name}.view(held=False)")
+        return super()._operand(recording)
+
+
+def private_memory(graph: Graph, name: str, space: str, bytes_: int, stream: p.Operand | None) -> Tensor:
+    """A block of the graph's pool: one that was released there, of this stream, or a new one."""
     design = graph._design
-    made = design._made(p.Memory(f"{name} of {graph._name}", space, None, bytes_, design._gpu(None), design._process()))
-    return Tensor(design, f"{name} of {graph._name}", space, made)
+    home = (space, stream)
+    free: dict[int, _Block] = {}
+    for one in graph._blocks:
+        if one.free:
+            free[one.number] = one
+        else:
+            free.pop(one.number, None)
+    fitting = [one for one in free.values() if one.home == home]
+    if len(fitting) > 1 or any(one.bytes != bytes_ for one in fitting):
+        fail(
+            f"{name!r} of {bytes_} bytes may lie in any of the released blocks ({', '.join(str(one.bytes) for one in fitting)} bytes; best fit, "
+            "split and merge, S70), which is not in the language; release one block of that size before it, or allocate before the release"
+        )
+    if fitting:
+        block = fitting[0]._replace(graph=graph._name, free=False)
+    else:
+        gpu = design._gpu(None) if stream is None else graph._home_of(stream)
+        made = p.Memory(f"{name} of {graph._name}", space, None, bytes_, gpu, design._process())
+        block = _Block(graph._name, False, design._made(made), home, bytes_)
+    graph._blocks.append(block)
+    return PrivateMemory(design, f"{name} of {graph._name}", space, block.number, graph, block)

@@ -7,10 +7,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Union
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import fail
+from fencepost.model.language.errors import Fixed, fail
 from fencepost.model.language.index import Handle, Index, LastPosition, Position, Turn
+from fencepost.model.language.managed import handed_over
 from fencepost.model.language.objects import Event, Referent, Tensor
-from fencepost.model.language.purity import fingerprint
+from fencepost.model.language.purity import Known, fingerprint, state_of
 from fencepost.model.language.tracer import Frame, Life, Recording, user_frames
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def _lower(
         design._own(value)
         if isinstance(value, (Event, Tensor)):
             lowered.append(value._operand(recording))
+            if isinstance(value, Tensor):
+                handed_over(design, value, where)
             if isinstance(value, Tensor) and value._life is not None:
                 value._life.others.append((f"what {where} was given", None))
             continue
@@ -124,14 +127,16 @@ def _seen(recording: Recording) -> dict[Any, Any]:
     found: dict[Any, Any] = {
         "advances": dict(recording.advances), "streams": list(map(id, recording.streams)), "held": recording.alive(),
     }  # fmt: skip
+    known: Known = {}
     for depth, frame in enumerate(user_frames()):
         for name, value in frame.f_locals.items():
             if not _gone(value):
-                found[depth, name] = (id(value), fingerprint(value))
+                found[depth, name] = (id(value), fingerprint(value, known=known))
+    found["outside"] = state_of(recording.tracer.body)
     return found
 
 
-class Queue:
+class Queue(Fixed):
     """A bounded FIFO between host threads, or of one thread with itself; its items hold references."""
 
     def __init__(self, design: Design, name: str, number: int, capacity: int, items: dict[str, tuple[str, ...]]) -> None:
@@ -283,7 +288,7 @@ class Cell(Referent):
         return recording.yes(p.CellEmpty(self._operand(recording)))
 
 
-class Cursor:
+class Cursor(Fixed):
     """A position in rings of `depth`: slots, events and cells that move together."""
 
     def __init__(self, design: Design, name: str, number: int, depth: int) -> None:
@@ -311,7 +316,7 @@ class Cursor:
         return LastPosition(self, recording)
 
 
-class Pool:
+class Pool(Fixed):
     """`size` interchangeable tokens: memory ("device", "pinned") or rows of a buffer ("row")."""
 
     def __init__(self, design: Design, name: str, number: int, size: int, of: str) -> None:
@@ -348,11 +353,18 @@ class Pool:
         recording.do(p.Give(self._id, local, None if after is None else after._operand(recording)))
 
 
-class Lock:
+    def free(self, token: Tensor | Handle) -> None:
+        """`give` by a call that may wait for the device, as cudaFree does: an edge only where the platform's `free` says so (S38)."""
+        recording = self._design._running()
+        recording.do(p.DeviceSync(self._design._gpu(None), self._design._process(), None, True))
+        self.give(token)
+
+
+class Lock(Fixed):
     """A lock, or a counting semaphore; `with lock:`."""
 
-    def __init__(self, design: Design, name: str, number: int) -> None:
-        self._design, self._name, self._id = design, name, number
+    def __init__(self, design: Design, name: str, number: int, semaphore: bool = False) -> None:
+        self._design, self._name, self._id, self._semaphore = design, name, number, semaphore
 
     def __repr__(self) -> str:
         return f"<lock {self._name!r}>"
@@ -360,15 +372,29 @@ class Lock:
     def acquire(self) -> None:
         """Wait until it is available, and take it."""
         self._do(p.Acquire(self._id))
+        self._count(1)
 
     def release(self) -> None:
-        """Give it back."""
+        """Give it back. A lock is given back in the turn that has taken it; a semaphore by anybody at any time."""
+        held = self._design._running().held
+        if not self._semaphore and held.get(self._id, 0) < 1:
+            fail(
+                f"lock {self._name!r} is released where this turn does not hold it; acquire it before, or use "
+                f"d.semaphore({self._name!r}) for what one thread or turn takes and another gives back"
+            )
         self._do(p.Unlock(self._id))
+        self._count(-1)
 
     def try_acquire(self) -> bool:
         """Take it if it is available; whether it was."""
         self._design._own(self)
-        return self._design._running().yes(p.TryLock(self._id))
+        taken = self._design._running().yes(p.TryLock(self._id))
+        self._count(int(taken))
+        return taken
+
+    def _count(self, change: int) -> None:
+        held = self._design._running().held
+        held[self._id] = held.get(self._id, 0) + change
 
     def released(self) -> Released:
         """`with gil.released():` gives it back for the block and takes it again behind it (S106)."""
@@ -389,7 +415,7 @@ class Lock:
             self.release()
 
 
-class Flag:
+class Flag(Fixed):
     """A host boolean (threading.Event) that starts unset."""
 
     def __init__(self, design: Design, name: str, number: int) -> None:
@@ -420,7 +446,7 @@ class Flag:
         self._design._running().do(operation)
 
 
-class Counter:
+class Counter(Fixed):
     """A host integer that starts at 0 and never falls."""
 
     __hash__ = None  # type: ignore[assignment]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Union
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import fail
+from fencepost.model.language.errors import Fixed, fail
 from fencepost.model.language.objects import Stream
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ LARGEST = 2**31 - 1
 """Values of a device flag are compared as signed 32-bit numbers."""
 
 
-class DeviceFlag:
+class DeviceFlag(Fixed):
     """A word in memory that streams and host threads store to and wait for (S118); it starts as 0.
 
     On a stream: `s.write_value(f, v)`, `s.wait_value(f, v, reset=False)`. On the host: `f.store(v)`, `f.wait(v)`.
@@ -55,7 +55,7 @@ class DeviceFlag:
             recording.do(p.WaitFlag(self._id, value, where, bool(reset)))
 
 
-class Callback:
+class Callback(Fixed):
     """A host function with a body (cudaLaunchHostFunc, S103): each launch runs it once, in the order of its stream.
 
     The body runs on a driver thread of its own: after what the stream did before the launch, before what follows the launch
@@ -77,6 +77,9 @@ class Callback:
         if self._thread not in (None, thread):
             fail(f"callback {self._name!r} is launched by the threads {self._thread!r} and {thread!r}; make one for each")
         self._thread = thread
+        recording = self._design._running()
+        if recording.capturing is not None:
+            recording.capturing._calls_back(self._name, self._stream._operand(recording))
         self._stream.write_value(self._due, 1)
         self._stream.wait_value(self._returned, 1, reset=True)
 

@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Union
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import fail
+from fencepost.model.language.errors import Fixed, fail
 from fencepost.model.language.index import Handle, Index, Key, PartKey
+from fencepost.model.language.managed import by_host, stays
 from fencepost.model.language.tracer import Life, Recording
 
 if TYPE_CHECKING:
@@ -20,17 +21,23 @@ HARMS = ("address", "value", "shape", "quality")
 """What a stale read does: out of range, wrong value, ranks disagree, worse quality only."""
 
 
-class Referent:
+class Referent(Fixed):
     """An object of the design, one slot of a ring, or a value made in the turn."""
 
     _what = "object"
+    _design: Design
+    _name: str
+    _id: int | None
+    _depth: int | None
+    _index: int | Index | Handle | None
+    _life: Life | None
 
     def __init__(
         self, design: Design, name: str, number: int | None = None, depth: int | None = None,
         index: int | Index | Handle | None = None, life: Life | None = None,
     ) -> None:  # fmt: skip
-        self._design, self._name, self._id, self._depth = design, name, number, depth
-        self._index, self._life = index, life
+        # Set at once: `Fixed` looks at each attribute that is set, and these are many.
+        self.__dict__.update(_design=design, _name=name, _id=number, _depth=depth, _index=index, _life=life)
 
     def __repr__(self) -> str:
         return f"<{self._what} {self._name!r}>"
@@ -78,6 +85,9 @@ class Tensor(Referent):
     """
 
     _what = "memory"
+    _space: str
+    _part: PartKey | None
+    _pool: int | None
 
     def __init__(
         self, design: Design, name: str, space: str, number: int | None = None, depth: int | None = None,
@@ -85,7 +95,7 @@ class Tensor(Referent):
         pool: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(design, name, number, depth, index, life)
-        self._space, self._part, self._pool = space, part, pool
+        self.__dict__.update(_space=space, _part=part, _pool=pool)
 
     def __getitem__(self, key: Key) -> Tensor:
         """A slot of a ring, or a part of a buffer or slot."""
@@ -94,6 +104,9 @@ class Tensor(Referent):
             return Tensor(self._design, self._name, self._space, self._id, self._depth, slot)
         if self._part is not None:
             fail(f"{self._name!r}: a part of a part; name one part")
+        size = self._bytes()
+        if isinstance(key, slice) and size is not None and isinstance(key.stop, int) and key.stop > size:
+            fail(f"{self._name!r} has {size} bytes, and {self._name}[{key.start or 0}:{key.stop}] ends behind them; make it bytes={key.stop}")
         part = PartKey(self._design, key, self._name)
         return Tensor(
             self._design, self._name, self._space, self._id, self._depth, self._index, self._life, part, self._pool
@@ -103,7 +116,14 @@ class Tensor(Referent):
         recording.tracer.design._own(self)
         if self._id is not None and len(self._design._known_processes) > 1:
             self._known_here(self._id)
+            if self._design._exclusive:
+                stays(self._design, self, self._design._process())
         return self._resolve(recording, None if self._part is None else self._part.resolve(recording))
+
+    def _bytes(self) -> int | None:
+        """Its size, unless it was received."""
+        known = self._design._objects[self._id] if self._id is not None else None
+        return known.bytes if isinstance(known, p.Memory) else self._life.bytes if self._life is not None else None
 
     def _known_here(self, number: int) -> None:
         owner, mine = self._design._objects[number].process, self._design._process()
@@ -131,7 +151,7 @@ class Tensor(Referent):
     def _host(self, name: str, access: p.Access, recording: Recording, time: float | None) -> None:
         if self._space == "device":
             fail(f"the host cannot access device memory {self._name!r}; copy it, or use d.managed")
-        recording.do(p.Host(name, (access,), _time(time)))
+        recording.do(p.Host(name, (access, *by_host(self._design, (self,), recording.tracer.name)), _time(time)))
 
     # ------------------------------------------------------------ host accesses
 
@@ -165,12 +185,17 @@ class Tensor(Referent):
         recording = self._design._running()
         _memory(src, "copy_")
         _check_harm(harm)
-        recording.do(
-            p.Copy(
-                self._operand(recording), src._operand(recording), self._design._stream(stream, recording),
-                bool(non_blocking), False, harm, same_bytes, _time(time),
+        homes = {self._design._home(x) for x in (self, src) if x._space == "device"}
+        if len(homes) > 1:
+            fail(
+                f"copy_ from {src.name!r} to {self.name!r} between GPUs {' and '.join(map(str, sorted(homes, key=str)))} runs on the source's current "
+                "stream, with waits on both sides (S59); write d.peer_copy(dst, src, source=, target=)"
             )
+        copy = p.Copy(
+            self._operand(recording), src._operand(recording), self._design._stream(stream or self._design._current(self, src), recording),
+            bool(non_blocking), False, harm, same_bytes, _time(time),
         )  # fmt: skip
+        recording.do(copy, enqueues=_enqueues("copy_", recording, self, src))
         return self
 
     def to_cpu(
@@ -179,29 +204,35 @@ class Tensor(Referent):
     ) -> Tensor:  # fmt: skip
         """A fresh host copy: pinned, and returned before it is filled when `non_blocking` (S58).
 
-        A blocking one lands in pageable memory that nothing else can see before it is filled; it is written down as a
-        fresh pinned block and a blocking copy (S33), which differs in nothing that is observed.
+        A blocking one lands in pageable memory that nothing else can see before it is filled; it is written down as a fresh
+        pinned block and a blocking copy (S33). So a later copy from it counts as asynchronous, and its bytes as the pinned
+        allocator's (both err on false alarms).
         """
         fresh = self._design.empty_pinned(name or f"{self._name} on cpu", bytes=bytes)
         return fresh.copy_(self, non_blocking, stream=stream, harm=harm, time=time)
 
     def item(self, *, stream: Stream | None = None, harm: str = "value", time: float | None = None) -> None:
-        """Copy to the host and wait for the stream (S33). The value is not modelled: ask with `d.choose`."""
+        """Copy to the host and wait for the stream (S33); of host memory a plain load. The value is not modelled: ask with `d.choose`."""
         recording = self._design._running()
         _check_harm(harm)
-        operand = self._operand(recording)
-        recording.do(p.Item(operand, self._design._stream(stream, recording), harm, _time(time)))
+        where = self._design._stream(stream or self._design._current(self), recording)
+        item = p.Item(self._operand(recording), where, harm, _time(time))
+        recording.do(item, enqueues=_enqueues("item", recording, self))
 
     # ------------------------------------------------------------ references
 
     def view(self, name: str | None = None, *, attributed: bool = True, held: bool = True) -> Tensor:
-        """Another reference to the same bytes; no access. `attributed=False`: the host allocator cannot tell whose (S84).
+        """Another reference to the same bytes; no access. `attributed=False`: the allocator cannot tell whose, as through DLPack or
+        an inner pointer, so that neither `record_stream` nor a copy tells it of a use (S72, S84).
 
         `held=False` is a raw pointer: it keeps nothing alive.
         """
         recording = self._design._running()
         base = self._operand(recording)
         life = recording.local(name or f"{self._name} view", p.MEMORY, f"view {base}", None, self._pool)
+        known = self._design._objects[self._id] if self._id is not None else None
+        life.bytes = self._bytes() if self._part is None else None
+        life.gpu = known.gpu if isinstance(known, p.Memory) else self._life.gpu if self._life is not None else None
         recording.do(p.View(life.local, base, bool(attributed), bool(held)))
         if held and self._life is not None:
             life.others.append((f"{self.name!r}", self._life))
@@ -227,7 +258,7 @@ class Tensor(Referent):
 
     def free_async(self, stream: Stream | None = None) -> None:
         """cudaFreeAsync on a stream (default: the current one): what `d.malloc_async` made ends there."""
-        from fencepost.model.language.sharing import free_async
+        from fencepost.model.language.ordered import free_async
 
         free_async(self, stream)
 
@@ -265,7 +296,7 @@ def accesses(reads: Accesses, writes: Accesses, recording: Recording) -> tuple[p
     """The accesses of a kernel or of host code, reads first."""
     found = []
     for mode, given in (("r", reads), ("w", writes)):
-        for entry in (given,) if isinstance(given, (Tensor, Spec)) else tuple(given):
+        for entry in listed(given):
             if isinstance(entry, Tensor):
                 found.append(entry._access(recording, mode))
             elif isinstance(entry, Spec):
@@ -275,6 +306,17 @@ def accesses(reads: Accesses, writes: Accesses, recording: Recording) -> tuple[p
             else:
                 fail(f"{entry!r} is no memory; reads= and writes= list buffers, tensors, slots and parts")
     return tuple(found)
+
+
+def listed(given: Accesses) -> tuple[Tensor | Spec, ...]:
+    """What `reads=` or `writes=` lists, so that it can be looked at twice."""
+    return (given,) if isinstance(given, (Tensor, Spec)) else tuple(given)
+
+
+def tensors(reads: Accesses, writes: Accesses) -> list[Tensor]:
+    """The memory in lists of accesses; what is none is left to `accesses`, which says so."""
+    given = (*listed(reads), *listed(writes))
+    return [x for x in (one.tensor if isinstance(one, Spec) else one for one in given) if isinstance(x, Tensor)]
 
 
 class Event(Referent):
@@ -300,6 +342,8 @@ class Event(Referent):
         recording = self._design._running()
         operand, where = self._operand(recording), self._design._stream(stream, recording)
         wrong = self._elsewhere(where)
+        if wrong is None and self._life is not None and isinstance(where, (p.Obj, p.Slot)):
+            self._life.gpu = self._design._gpu_of_operand(where)
         if wrong is not None and not may_fail:
             fail(wrong)
         if wrong is not None:
@@ -317,8 +361,14 @@ class Event(Referent):
         """What is wrong when the stream is of another device than the event (S25)."""
         event = self._design._objects[self._id] if self._id is not None else None
         stream = self._design._objects[where.id] if isinstance(where, (p.Obj, p.Slot)) else None
-        if not isinstance(event, p.Event) or not isinstance(stream, p.Stream) or stream.is_agent or event.gpu == stream.gpu:
+        gpu = event.gpu if isinstance(event, p.Event) else self._life.gpu if self._life is not None else None
+        if gpu is None or gpu < 0 or not isinstance(stream, p.Stream) or stream.is_agent or gpu == stream.gpu:
             return None
+        if not isinstance(event, p.Event):
+            return (
+                f"event {self._name!r} is recorded on stream {stream.name!r} of GPU {stream.gpu} and before on GPU {gpu}, to which its first "
+                "record binds it (S17, S25); use an event for each"
+            )
         return (
             f"event {self._name!r} is of GPU {event.gpu} and is recorded on stream {stream.name!r} of GPU {stream.gpu}: a record must be "
             f"on the event's own device (S25); make it with d.event({self._name!r}, gpu={stream.gpu})"
@@ -351,7 +401,14 @@ class Stream(Referent):
         return Stream(self._design, self._name, self._id, self._depth, self._slot(key))
 
     def _operand(self, recording: Recording) -> p.Operand:
-        recording.tracer.design._own(self)
+        design = recording.tracer.design
+        design._own(self)
+        if self._id is not None and len(design._known_processes) > 1:
+            owner, mine = design._objects[self._id].process, design._process()
+            if mine != owner:
+                who = f"process {mine!r}" if mine else "a thread outside of all processes"
+                whose = f"belongs to process {owner!r}" if owner else "is made outside of all processes"
+                fail(f"stream {self._name!r} {whose} and is used by {who}; a stream is of one process: make one there")
         return self._resolve(recording)
 
     def __enter__(self) -> Stream:
@@ -398,6 +455,23 @@ class Stream(Referent):
         """Whether everything in the stream is done (S34)."""
         recording = self._design._running()
         return recording.yes(p.StreamQuery(self._operand(recording)))
+
+
+def _enqueues(what: str, recording: Recording, *sides: Tensor) -> bool:
+    """Whether a copy of these puts anything on a stream: not where all of it is host memory (S49).
+
+    Received memory may be either. Raises `DesignError` where that matters while the body is traced.
+    """
+    spaces = {side._space for side in sides}
+    if spaces & {"device", "managed"}:
+        return True
+    if "" in spaces and (recording.capturing is not None or recording.tracer.design._blocking):
+        name = next(side.name for side in sides if not side._space)
+        fail(
+            f"{what}: {name!r} was received, and whether it is host memory, of which nothing is enqueued (S49), is not known here, "
+            "where a capture or a blocking stream (S11) makes it matter; copy between it and memory that the design names"
+        )
+    return "" in spaces
 
 
 def _memory(x: object, where: str) -> None:

@@ -10,9 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import fail, here
+from fencepost.model.language.errors import Fixed, fail
+from fencepost.model.language.index import Key
 from fencepost.model.language.objects import Event, Stream, Tensor, _memory
-from fencepost.model.language.tracer import Life
+from fencepost.model.language.ordered import Ordered, malloc_async
+from fencepost.model.language.tracer import Frame, Life
 
 if TYPE_CHECKING:
     from fencepost.model.language.blocks import Process
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from fencepost.model.language.hosts import Lock, Queue
 
 
-class Condition:
+class Condition(Fixed):
     """A condition variable on a lock that the caller holds (threading.Condition).
 
     `wait` lets go of the lock, waits for a `notify` that comes later, and takes the lock again. A `notify` with nobody waiting is
@@ -102,7 +104,7 @@ class Released:
             self._lock.acquire()
 
 
-class Collector:
+class Collector(Fixed):
     """A garbage collector: a thread that lets go of what is unreachable, at any time and in any order with the others.
 
     `unreachable(x)` hands it a reference. Its thread takes one and runs the finaliser, by default nothing but the end of the
@@ -127,20 +129,69 @@ class Collector:
 
 
 class Imported(Tensor):
-    """Memory of another process, opened here: `release` waits for the thread's current stream, then gives the reference back (S138)."""
+    """Memory of another process, opened here. The end of its last reference in a turn waits for the thread's current stream (S138).
+
+    Its views are references to it too. One that was handed over may be the last, and then nothing waits here.
+    """
+
+    _opened: _Opened
+
+    def __getitem__(self, key: Key) -> Imported:
+        return self._opened.tensor(super().__getitem__(key))
+
+    def view(self, name: str | None = None, *, attributed: bool = True, held: bool = True) -> Tensor:
+        """Another reference; the storage stays open as long as it lives."""
+        made = super().view(name, attributed=attributed, held=held)
+        return self._opened.reference(made) if held else self._opened.tensor(made)
 
     def release(self) -> None:
-        """Wait for the current stream alone, and let the exporter have its block when it was the last."""
-        if self._life is not None and self._life.dead is None:
-            self._design.current_stream().synchronize()
+        """Wait for the current stream alone, and let the exporter have its block, when it was the last reference."""
+        if self._life is not None and self._life.dead is None and self._opened.ends_with([self._life]):
+            with self._design._running().implied():
+                self._design.current_stream(self._opened._gpu).synchronize()
         super().release()
 
-    def record_stream(self, stream: Stream) -> None:
-        """Ignored: the memory is not of this process's allocator (S72)."""
-        self._design._stream(stream, self._design._running())
+
+class _Opened:
+    """A storage that a `get` opened: the references to it in this turn."""
+
+    def __init__(self, design: Design, gpu: int | None) -> None:
+        self._design, self._gpu = design, gpu
+        self._lives: list[Life] = []
+        self.shared = False
+        """Whether others may have the same storage open."""
+
+    def tensor(self, x: Tensor) -> Imported:
+        """The same tensor, as one of this storage."""
+        made = Imported(self._design, x.name, "device", life=x._life, part=x._part)
+        made._opened = self
+        return made
+
+    def reference(self, x: Tensor) -> Imported:
+        """A reference that keeps the storage open until it ends."""
+        life = x._life
+        assert life is not None
+        self._lives.append(life)
+        frame = next(f for f in reversed(self._design._running().frames) if life in f.held)
+        frame.endings.append(lambda site: self._scope_ends(frame, life, site))
+        return self.tensor(x)
+
+    def ends_with(self, ending: list[Life]) -> bool:
+        """Whether these refer to the storage, and nothing does any more when they have ended."""
+        if not set(ending) & set(self._lives):
+            return False  # raw pointers
+        handed_over = self.shared or any(other is None for life in self._lives for _, other in life.others)
+        return not handed_over and all(life.dead is not None or life in ending for life in self._lives)
+
+    def _scope_ends(self, frame: Frame, life: Life, site: int | None) -> None:
+        left = [one for one in self._lives if one.dead is None and one in frame.held]
+        if left and left[-1] is life and self.ends_with(left):
+            recording = self._design._running()
+            with recording.implied():
+                recording.at(p.StreamSync(self._design.current_stream(self._gpu)._operand(recording)), site)
 
 
-class IpcQueue:
+class IpcQueue(Fixed):
     """CUDA tensors between processes (torch.multiprocessing, S135-S139).
 
     `put` records an event on the sending thread's current stream; with `feeder=True` pickling happens in a feeder thread, whose
@@ -150,92 +201,50 @@ class IpcQueue:
     wait for the thread's current stream (S138). The fall-back to a stream synchronisation is not modelled (errs on false alarms).
     """
 
-    def __init__(self, design: Design, name: str, queue: Queue) -> None:
-        self._design, self._name, self._queue = design, name, queue
+    def __init__(self, design: Design, name: str, queue: Queue, gpu: int | None) -> None:
+        self._design, self._name, self._queue, self._gpu = design, name, queue, gpu
+        self._open: tuple[Any, list[_Opened]] = (None, [])
+        """The storages that the turn that is traced has received."""
 
     def __repr__(self) -> str:
         return f"<IPC queue {self._name!r}>"
 
+    def _of(self, gpu: int) -> None:
+        """The GPU of what it carries: said, or that of the first tensor or process that uses it."""
+        if self._gpu is None:
+            self._gpu = gpu
+        if self._gpu != gpu:
+            fail(f"{self._name!r} carries memory of GPU {self._gpu}, and here it is GPU {gpu}; make it d.ipc_queue({self._name!r}, gpu=...)")
+
     def put(self, x: Tensor, *, feeder: bool = False) -> None:
         """Send a tensor; the sender keeps its own reference."""
         _memory(x, f"{self._name}.put")
-        stream = self._design.default_stream() if feeder else self._design.current_stream()
+        if isinstance(x, Ordered):
+            fail(f"{x.name!r} is from d.malloc_async, whose memory has no handle that another process can open; use d.empty")
+        home = self._design._home(x)
+        self._of(self._design._gpu(None) if home is None else home)
+        stream = self._design.default_stream(self._gpu) if feeder else self._design.current_stream(self._gpu)
         self._queue.put(stream.record_event(self._design.event(f"{x.name} sent")), x)
 
     def get(self, *, opened: bool = False) -> Imported:
         """Receive a tensor and let the current stream wait for what the sender's event covers."""
+        recording = self._design._running()
         sent, tensor = self._queue.get()
         assert isinstance(sent, Event) and isinstance(tensor, Tensor)
+        if self._gpu is None:
+            self._of(self._design._gpu(None))
         if not opened:
-            sent.wait()
-        life = tensor._life
-        assert life is not None
-        recording = self._design._running()
-        frame = next(f for f in reversed(recording.frames) if life in f.held)
-        frame.endings.append(lambda site: self._end(life, life in frame.held, site))
-        return Imported(self._design, tensor.name, "device", life=life)
-
-    def _end(self, life: Life, held: bool, site: int | None) -> None:
-        if held and life.dead is None:
-            recording = self._design._running()
-            recording.at(p.StreamSync(self._design.current_stream()._operand(recording)), site)
-
-
-class Ordered(Tensor):
-    """Memory that is allocated and freed in the order of streams: its free is a call, whoever still refers to it."""
-
-    def release(self) -> None:
-        """Only for the reference that is left when another was handed over."""
-        if self._life is not None and self._life.dead is None and not _handed_over(self._life):
-            fail(f"{self._name!r} is from d.malloc_async; end it with {self._name}.free_async(stream), or hand it over first")
-        super().release()
-
-
-def _handed_over(life: Life) -> bool:
-    return any(other is None for _, other in life.others)
-
-
-def _must_end(life: Life, place: str) -> Callable[[int | None], None]:
-    """At the end of its scope: the memory was freed, or handed to somebody who frees it. A leak is none that others may get."""
-
-    def ending(site: int | None) -> None:
-        held = any(life is one for frame in life.recording.frames for one in frame.held)  # the call may have kept it
-        if life.dead is None and not held and not _handed_over(life):
-            fail(f"{life.name!r} is neither freed nor handed over when its turn or scope ends; call free_async(stream)", place)
-
-    return ending
-
-
-def free_async(tensor: Tensor, stream: Stream | None) -> None:
-    """cudaFreeAsync: the block may have another owner from this point of the stream on (S38, S76).
-
-    Allocation and free are items of their streams that access the bytes. So whoever uses them in front of the one or behind the
-    other, or unordered with either, is in conflict, whether or not the block is handed out again; another stream's
-    allocation gets it behind the free. The content counts as defined from the allocation on (errs on missed bugs: reads
-    of what nobody has written). It ends the bytes for all, so it is refused while a view or a queue still refers to them; raw
-    pointers (`view(held=False)`) may be left over, and their use is a hazard. What is neither freed nor handed over is refused.
-    """
-    design = tensor._design
-    recording = design._running()
-    if tensor._life is None:
-        fail(f"{tensor.name!r} lives for ever; free_async ends what d.malloc_async made")
-    if tensor._pool is not None:
-        fail(f"{tensor.name!r} is a token of a pool; give it back with pool.give(..., after=event)")
-    if tensor._part is not None:
-        fail(f"a part of {tensor.name!r} cannot be freed; free the whole")
-    if tensor._space and not isinstance(tensor, Ordered):
-        fail(f"{tensor.name!r} is not from d.malloc_async; let go of it with release()")
-    for what, other in tensor._life.others:
-        if tensor._life.dead is None and (other is None or other.dead is None):
-            fail(
-                f"{tensor.name!r} is freed while {what} refers to it, and its bytes end for all; "
-                + ("make views of it with held=False" if other is not None else "free it where it is received, or taken out for good")
-            )
-    where = design._stream(stream, recording)
-    operand = tensor._operand(recording)
-    recording.do(p.Launch(f"free {tensor.name}", where, (p.Access(operand, "r"), p.Access(operand, "w"))))
-    recording.do(p.RecordStream(operand, where))
-    recording.release(tensor._life)
+            with recording.implied():
+                sent.wait(self._design.current_stream(self._gpu))
+        storage = _Opened(self._design, self._gpu)
+        if self._open[0] is not recording:
+            self._open = (recording, [])
+        if opened:
+            # It may be any that is open, so none of these references is known to be its last.
+            for one in (*self._open[1], storage):
+                one.shared = True
+        self._open[1].append(storage)
+        return storage.reference(tensor)
 
 
 class Sharing:
@@ -274,15 +283,10 @@ class Sharing:
         self._thread(name, "loop", stream, process, idle=True)(collect)
         return Collector(self, name, garbage)
 
-    def ipc_queue(self: Any, name: str, capacity: int = 1) -> IpcQueue:
-        """A queue that carries CUDA tensors from one process to another."""
-        return IpcQueue(self, name, self.queue(name, capacity=capacity, item=(p.EVENT, p.MEMORY)))
+    def ipc_queue(self: Any, name: str, capacity: int = 1, gpu: int | None = None) -> IpcQueue:
+        """A queue that carries CUDA tensors of one GPU from one process to another; by default the GPU that both processes are on."""
+        return IpcQueue(self, name, self.queue(name, capacity=capacity, item=(p.EVENT, p.MEMORY)), None if gpu is None else self._gpu(gpu))
 
     def malloc_async(self: Any, name: str, *, bytes: int = 4096, stream: Stream | None = None) -> Tensor:
         """cudaMallocAsync: memory in the order of a stream (S76), to be freed with `x.free_async(stream)`."""
-        tensor = self.empty(name, bytes=bytes, stream=stream)
-        self.launch(f"malloc {name}", writes=[tensor], stream=stream)
-        life = tensor._life
-        frame = next(one for one in self._running().frames if life in one.held)
-        frame.endings.append(_must_end(life, here()))
-        return Ordered(self, name, "device", tensor._id, life=tensor._life)
+        return malloc_async(self, name, bytes, stream)

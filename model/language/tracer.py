@@ -9,13 +9,15 @@ than its answers.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fencepost.model import program as p
 from fencepost.model.language.errors import fail, is_own, own_files, shown
 from fencepost.model.language.graph import Asked, Cut, Did, Drained, Entry, MaybeBegan, MaybeEnded, Merger
+from fencepost.model.language.managed import by_kernel
 from fencepost.model.language.purity import changes, state_of
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ class Sites:
 class Life:
     """One value made or received in a turn: which local it is, and why it can no longer be used."""
 
-    __slots__ = ("dead", "kind", "local", "name", "others", "recording")
+    __slots__ = ("bytes", "dead", "gpu", "kind", "local", "name", "others", "recording")
 
     def __init__(self, recording: Recording, local: int, kind: str, name: str) -> None:
         self.recording, self.local, self.kind, self.name = recording, local, kind, name
@@ -119,6 +121,9 @@ class Life:
         """Why it can no longer be used: words, or the site of its release."""
         self.others: list[tuple[str, Life | None]] = []
         """What else refers to the same bytes, in words; None where it is out of this turn's hands."""
+        self.gpu: int | None = None
+        self.bytes: int | None = None
+        """Of device memory, where it is known; of an event that was recorded here."""
 
     def check(self, current: Recording) -> int:
         """The local's number. Raises `DesignError` when the value belongs to another turn or is gone."""
@@ -151,8 +156,8 @@ class CutRun(BaseException):
 class Recording:
     """One run of a body: what it did and asked, and what it holds."""
 
-    def __init__(self, tracer: Tracer, prefix: list[int], expected: list[int]) -> None:
-        self.tracer, self.prefix, self.expected = tracer, prefix, expected
+    def __init__(self, tracer: Tracer, prefix: list[int], expected: list[int], repeats: bool = False) -> None:
+        self.tracer, self.prefix, self.expected, self.repeats = tracer, prefix, expected, repeats
         self.entries: list[int] = []
         self.path: list[tuple[int, int]] = []
         """Index of the answer and number of options of each question that branches."""
@@ -173,36 +178,62 @@ class Recording:
         self.over = False
         self.capturing: Graph | None = None
         """The graph whose capture is going on."""
-        self._implied = False
+        self.aside = False
+        """Whether the call does on the side what is taken down now: nobody wrote it down."""
+        self._ordering = False
+        self.held: dict[int, int] = {}
+        """How often each lock was taken in this turn and not given back."""
         self.ahead: dict[tuple[str, str], int] = {}
         """How often each (communicator, rank) came in this turn and has not waited."""
 
     # ------------------------------------------------------------ what the language's objects call
 
-    def do(self, operation: p.Operation) -> None:
-        """Take down an operation at the user's current place, or give it to the graph that is being captured."""
-        if self.capturing is not None and self.capturing._take(operation, self):
+    def do(self, operation: p.Operation, again: bool = False, enqueues: bool = True) -> None:
+        """Take down an operation at the user's current place, or give it to the graph that is being captured.
+
+        `again`: it is a captured node, in which all is that is to be added; `enqueues`: a copy puts something on its stream (S49).
+        """
+        if self.tracer.design._exclusive and not again and isinstance(operation, p.Launch) and operation.kernel:
+            operation = by_kernel(operation, self)
+        if self.capturing is not None and enqueues and self.capturing._take(operation, self):
             self.step()
             return
         if not self.tracer.calls_cuda and (isinstance(operation, CUDA) or getattr(operation, "stream", None) is not None):
             fail(f"callback {self.tracer.name!r}: a host function may not call CUDA (S104); hand the work to a thread of its own")
-        if self.tracer.design._blocking and not self._implied:
-            self._implied = True
-            self.tracer.design._legacy_edges(operation, self)
-            self._implied = False
+        lock: int | None = None
+        if self.tracer.design._blocking and enqueues and not self._ordering:
+            self._ordering = True
+            with self.implied():
+                lock = self.tracer.design._legacy_edges(operation, self)
+            self._ordering = False
+        self._take_down(operation)
+        if lock is not None:
+            with self.implied():
+                self._take_down(p.Unlock(lock))
+
+    def _take_down(self, operation: p.Operation) -> None:
         self.step()
         known = self._expected()
-        if isinstance(known, Did) and known.operation == operation:
+        if isinstance(known, Did) and known.operation == operation and known.implied == self.aside:
             self.entries.append(self.expected[len(self.entries)])  # a replay: the place is known, and dear to find
             return
-        self._enter(Did(operation, self.tracer.sites.number()))
+        self._enter(Did(operation, self.tracer.sites.number(), self.aside))
 
     def at(self, operation: p.Operation, site: int | None) -> None:
         """Take down an operation at a known place; None: the current one."""
         if site is None:
             self.do(operation)
         else:
-            self._enter(Did(operation, site))
+            self._enter(Did(operation, site, self.aside))
+
+    @contextmanager
+    def implied(self) -> Iterator[None]:
+        """What is taken down meanwhile is what a call does on the side."""
+        before, self.aside = self.aside, True
+        try:
+            yield
+        finally:
+            self.aside = before
 
     def _expected(self) -> Entry | None:
         """What an earlier run with the same answers so far did next."""
@@ -262,11 +293,7 @@ class Recording:
         assert self.frames[-1] is frame, "scopes end in the reverse order"
         self.frames.pop()
         frame.ended = True
-        what = {
-            "body": "the end of the turn", "scope": f"the end of scope {frame.name!r}",
-            "maybe": f"the end of maybe {frame.name!r}, which may not have run",
-            "drain": "the end of its iteration of the drain loop",
-        }[frame.kind]  # fmt: skip
+        what = "the end of the turn" if frame.kind == "body" else self._end_of(frame)
         for ending in frame.endings:
             ending(site)
         for life in reversed(frame.held):
@@ -274,6 +301,15 @@ class Recording:
                 if life.kind == p.MEMORY:
                     self.at(p.Drop(life.local), site)
                 life.dead = what
+
+    @staticmethod
+    def _end_of(frame: Frame) -> str:
+        """What ends the values that the frame held, in words."""
+        if frame.kind == "scope":
+            return f"the end of scope {frame.name!r}"
+        if frame.kind == "maybe":
+            return f"the end of maybe {frame.name!r}, which may not have run"
+        return "the end of its iteration of the drain loop"
 
     # ------------------------------------------------------------ maybe and drain
 
@@ -336,6 +372,8 @@ class Tracer:
         self._entries: dict[Entry, int] = {}
         self.captures = False
         """Whether the body captures a graph; then it may do nothing else."""
+        self.implied: tuple[int, ...] = ()
+        """The nodes of what its calls do on the side."""
 
     def intern(self, entry: Entry) -> int:
         """Equal entries get one number, so that runs are compared by lists of integers."""
@@ -383,13 +421,14 @@ class Tracer:
         self._compare(before)
         merger = Merger(runs, self.table, self._impure, self._depends)
         nodes, entry = merger.nodes(merger.build())
+        self.implied = tuple(sorted(merger.implied))
         if not nodes and not self.captures:
             fail(f"the body of {self.name!r} does nothing; remove the thread or write what it does", self._body_place())
         return nodes, entry
 
     def _again(self, recording: Recording, arguments: tuple[Any, ...], before: dict[str, Any]) -> None:
         """The same answers must give the same run."""
-        again = self._run([answer for answer, _ in recording.path], recording.entries, arguments)
+        again = self._run([answer for answer, _ in recording.path], recording.entries, arguments, repeats=True)
         if again.entries != recording.entries or again.path != recording.path:
             self._compare(before)  # says more, where it tells
             at = next(
@@ -398,8 +437,8 @@ class Tracer:
             )
             self._impure(self._site(recording.entries, at), self._site(again.entries, at))
 
-    def _run(self, prefix: list[int], expected: list[int], arguments: tuple[Any, ...]) -> Recording:
-        recording = Recording(self, prefix, expected)
+    def _run(self, prefix: list[int], expected: list[int], arguments: tuple[Any, ...], repeats: bool = False) -> Recording:
+        recording = Recording(self, prefix, expected, repeats)
         self.design._recording = recording
         running.append(self.design)
         try:

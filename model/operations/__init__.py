@@ -4,9 +4,9 @@
 `fencepost.model.program` to its rule. The rules live by family: `device`, `host`, `meetings`, `sync`.
 """
 
-from fencepost.model.operations.registry import RULES, Context, Rule, lower, question_rule
+from fencepost.model.operations.registry import RULES, Context, Rule, lower, lower_node, question_rule
 
-__all__ = ["RULES", "Context", "Rule", "lower", "question_rule"]
+__all__ = ["RULES", "Context", "Rule", "lower", "lower_node", "question_rule"]
 
 # The families enter their rules when they are imported.
 from fencepost.model.operations import device, host, meetings, sync  # noqa: F401

@@ -9,7 +9,9 @@ from fencepost.model.operations.registry import Context, question_rule, rule
 
 @rule(p.Host, "host access", accesses="its reads and writes, during the call", rules=("S45", "S85"))
 def host(operation: p.Host, context: Context) -> tuple[Effect, ...]:
-    """Host loads and stores."""
+    """Host loads and stores. Raises `ValueError` for handed-over memory that a host cannot reach."""
+    for access in operation.accesses:
+        context.reach(access.target, True)
     return (Touch(operation.accesses),)
 
 

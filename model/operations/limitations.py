@@ -17,7 +17,7 @@ class Limitation(NamedTuple):
 
 LIMITATIONS = (
     Limitation("any CUDA call may wait for undocumented reasons; such waits are never edges", ALARM, ("S5", "S37", "S40")),
-    Limitation("a free that synchronises is no edge; write d.synchronize() where a platform promises it", ALARM, ("S38",)),
+    Limitation("what a free waits for is no edge on the default platform; cuda-synchronising-free has it", ALARM, ("S38", "S40")),
     Limitation("streams that share a hardware queue, and copies that share an engine, are not ordered by that", ALARM,
                ("S61", "S115", "S116", "S117")),
     Limitation("size classes of the pinned allocator and best fit of the device allocator: any free block may be handed out",
@@ -27,20 +27,28 @@ LIMITATIONS = (
     Limitation("unmapping of expandable segments, which waits for the allocation stream alone", MISSED, ("S42",)),
     Limitation("lazy loading of kernels, which may wait for running work", ALARM, ("S44",)),
     Limitation("elapsed_time and other calls that raise on events that are not complete", MISSED, ("S27",)),
-    Limitation("re-recording an event whose record is outstanding is undefined on HIP; it is taken as on CUDA", MISSED, ("S30",)),
-    Limitation("reuse of a graph's private memory inside the graph, and between graphs that share a pool", MISSED,
-               ("S74", "S75", "S96")),
+    Limitation("re-recording an event whose record is outstanding is undefined on HIP; it is taken as on CUDA, and the rocm profile says so "
+               "as an assumption", MISSED, ("S30",)),
+    Limitation("memory that is allocated in a capture stays the graph's unless it is released there, also when its name ends", MISSED,
+               ("S74", "S96", "S97")),
+    Limitation("reuse during a capture of blocks whose other streams are known to be done (graph_capture_record_stream_reuse)", MISSED,
+               ("S75",)),
+    Limitation("the synchronisation that entering torch.cuda.graph() makes, and that of destroying a graph on ROCm, are no edges", ALARM,
+               ("S43", "S102")),
     Limitation("a graph whose inputs are indexed by turn or cursor: addresses are baked, so a constant is asked for", REFUSED,
                ("S92",)),
-    Limitation("the legacy default stream and a blocking stream used by two threads: their calls would come in between", REFUSED,
-               ("S11",)),
+    Limitation("the legacy default stream and a blocking stream used by two threads, unless several_threads=True makes each call one step",
+               REFUSED, ("S11",)),
+    Limitation("such a step of several_threads=True includes the wait of a blocking call, so that a hang which needs another thread to "
+               "enqueue meanwhile is told", ALARM, ("S11",)),
     Limitation("host functions may be serialised with each other; that is no edge", ALARM, ("S104",)),
     Limitation("a callback that several threads launch, or that is launched on a ring of streams", REFUSED, ("S103",)),
-    Limitation("a sender or root whose stream waits for its receivers: hangs that only such a protocol shows", MISSED, ("S131",)),
+    Limitation("by default a sender or root does not wait for its receivers; hangs that only such a protocol shows need "
+               'protocol="rendezvous"', MISSED, ("S131",)),
     Limitation("that a rank had to wait for room in a communicator (`capacity=`) orders nothing", ALARM, ("S131",)),
     Limitation("calls of one communicator that differ and need nothing from each other (a reduce here, a broadcast from the "
                "same root there) are noticed at the next call between the two ranks", MISSED, ("S130",)),
-    Limitation("one communicator that two threads drive at a time", MISSED, ("S133",)),
+    Limitation("one communicator that two threads drive, unless several_threads=True has their calls checked", REFUSED, ("S133",)),
     Limitation("kernels that spin until their peers come keep other work off the device: write down the wait that this makes",
                MISSED, ("S131", "S132", "S118")),
     Limitation("a work that nobody awaits lets go of its memory at the end of the turn, behind its stream", ALARM, ("S128",)),
@@ -49,11 +57,14 @@ LIMITATIONS = (
     Limitation("values of a device flag that grow with the turns: they are constants", REFUSED, ("S118",)),
     Limitation("posts of one queue of an agent are served in order", MISSED, ()),
     Limitation("atomics, and the visibility of writes to mapped memory before a synchronisation", MISSED, ("S108", "S109")),
-    Limitation("managed memory of devices without concurrent access, where any host access during any kernel faults", MISSED,
-               ("S111",)),
+    Limitation("copies and fills keep the host away from managed memory of a device without concurrent access no more than from other "
+               "memory: only kernels do", MISSED, ("S111",)),
+    Limitation("managed memory of a device without concurrent access that is handed over through a queue or cell", REFUSED, ("S111",)),
     Limitation("sending memory to another process records its event when it is put, not when a feeder thread pickles it, and "
                "never falls back to a synchronisation", ALARM, ("S135", "S136")),
     Limitation("errors of calls other than records", MISSED, ("S25",)),
+    Limitation("a platform that does not do what it documents, such as an event synchronisation that can miss its wake-up "
+               "(vllm-project/vllm#53771)", MISSED, ()),
     Limitation("wake-ups of a condition that nobody notified", MISSED, ()),
     Limitation("stream-ordered memory counts as defined from its allocation on", MISSED, ("S76",)),
     Limitation("a use that is not ordered with a stream-ordered free, where the block is not handed out again", ALARM, ("S76",)),

@@ -21,10 +21,11 @@ def new_event(operation: p.NewEvent, context: Context) -> tuple[Effect, ...]:
     return (operation,)
 
 
-@rule(p.Record, "record", edges="captures the work in the stream at the call, forgetting the earlier capture",
-      rules=("S19",))  # fmt: skip
+@rule(p.Record, "record", edges="captures the work in the stream at the call, forgetting the earlier capture; only on the event's own device",
+      rules=("S17", "S19", "S25"))  # fmt: skip
 def record(operation: p.Record, context: Context) -> tuple[Effect, ...]:
-    """`event.record(stream)`."""
+    """`event.record(stream)`. Raises `ValueError` as `Context.recordable` does."""
+    context.recordable(operation.event, operation.stream)
     return (RecordEvent(operation.event, operation.stream),)
 
 
@@ -56,10 +57,12 @@ def stream_sync(operation: p.StreamSync, context: Context) -> tuple[Effect, ...]
     return (JoinStream(operation.stream),)
 
 
-@rule(p.DeviceSync, "synchronize", edges="everything enqueued on that GPU by the process before -> the call's return",
-      rules=("S32", "S35"))  # fmt: skip
+@rule(p.DeviceSync, "synchronize", edges="everything enqueued on that GPU by the process before -> the call's return; implied by a "
+      "free: only where the platform has free = synchronises (S38, S40)", rules=("S32", "S35", "S38", "S40"))  # fmt: skip
 def device_sync(operation: p.DeviceSync, context: Context) -> tuple[Effect, ...]:
     """Host wait on all streams of one device."""
+    if operation.implied and context.platform.free != "synchronises":
+        return ()  # it may wait, and nobody may lean on it (S5)
     return (JoinDevice(operation.gpu, operation.process),)
 
 
