@@ -69,7 +69,9 @@ def _with_liveness(answer: a.Answer, program: p.Program) -> a.Answer:
         notes.append("the proof stands beside a reachable hang: what comes behind it never runs")
     told = hangs(program, found)
     names = {hang.partition(" - ")[0] for hang in told}
-    apart = tuple(one for one in findings(program) if one.partition(" - ")[0] not in names)
+    bounds: set[str] = set()
+    apart = tuple(one for one in findings(program, bounds=bounds) if one.partition(" - ")[0] not in names)
+    notes += [f"over-waits, starvation and livelock were looked for within a bound: {bound}" for bound in sorted(bounds - {found.bounded})]
     return msgspec.structs.replace(answer, hangs=told, progress=apart, notes=(*answer.notes, *notes))
 
 
@@ -151,14 +153,15 @@ class Checker:
         location = search.location
         self.reached.append((search, reach))
         for found in reach.hazards:
-            if found.kind == "EMPTY":
+            if found.kind in ("EMPTY", "TWICE"):
                 thread = self.program.threads[found.second[0]]
                 place = explain.place(self.program, found.second)
                 from fencepost.model import events
 
+                wrong = "gets from a cell that can be empty there" if found.kind == "EMPTY" else "gives back a token that can be free there"
+                cure = "test `cell.empty()` first" if found.kind == "EMPTY" else "give each token back once"
                 raise events.DesignError(
-                    f"{place}: thread {thread.name!r} gets from a cell that can be empty there "
-                    f"(after {len([s for s in found.steps if s[1] >= 0])} host steps); test `cell.empty()` first"
+                    f"{place}: thread {thread.name!r} {wrong} (after {len([s for s in found.steps if s[1] >= 0])} host steps); {cure}"
                 )
         if location is None and reach.stuck:
             self.notes.append(explain.stuck(self.program, reach.stuck[0]))

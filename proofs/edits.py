@@ -8,9 +8,66 @@ from __future__ import annotations
 
 import msgspec
 from fencepost.model import program as p
+from fencepost.model.operations import Context
 
 SYNCHRONISATIONS = (p.EventSync, p.StreamWaitEvent, p.WaitStream, p.StreamSync, p.DeviceSync, p.RecordStream)
 """Operations that exist only for the edge that they make."""
+
+
+def writable(program: p.Program, t: int, op: p.Operation) -> bool:
+    """Whether a body of thread `t` could say this: not of what the language keeps to itself, nor of another process's streams."""
+    thread = program.threads[t]
+    own = set(program.own or ())
+    named = [value for name in op.__struct_fields__ if isinstance(value := getattr(op, name), (p.Obj, p.Slot))]
+    things = [program.objects[one.id] for one in named if one.id < len(program.objects)]
+    if any(one.id in own for one in named):
+        return False
+    if any(isinstance(thing, p.Stream) and thing.process not in ("", thread.process) for thing in things):
+        return False
+    waits = op.stream if isinstance(op, p.StreamSync) else op.other if isinstance(op, p.WaitStream) else None
+    agent = program.objects[waits.id] if isinstance(waits, (p.Obj, p.Slot)) else None
+    if isinstance(agent, p.Stream) and agent.is_agent:
+        return False  # it is waited for by the handles of its posts
+    if isinstance(op, p.Record):
+        gpus = {thing.gpu for thing in things if isinstance(thing, (p.Event, p.Stream)) and thing.gpu >= 0}
+        return len(gpus) < 2  # S25
+    if isinstance(op, p.RecordStream):
+        return Context(program, thread).homes(op.block) <= {thread.process}  # S72
+    return True
+
+
+def before_call(thread: p.Thread, n: int) -> int:
+    """The first node of the call that node `n` is of: nothing can be put between the operations of one call."""
+    return _end_of_call(thread, n, {i: [k for k, node in enumerate(thread.nodes) if i in _following(node)] for i in range(len(thread.nodes))})
+
+
+def behind_call(thread: p.Thread, n: int) -> int:
+    """The last node of the call that node `n` is of."""
+    return _end_of_call(thread, n, {i: list(_following(node)) for i, node in enumerate(thread.nodes)})
+
+
+def _end_of_call(thread: p.Thread, n: int, after: dict[int, list[int]]) -> int:
+    seen = {_kind(thread.nodes[n])}
+    while len(after[n]) == 1:
+        other = thread.nodes[after[n][0]]
+        if after[n][0] < 0 or not isinstance(other, p.Do) or other.site < 0 or other.site != getattr(thread.nodes[n], "site", -1):
+            break
+        if isinstance(other.operation, p.Drop) or _kind(other) in seen:
+            break  # the call again, in a loop of the text
+        n = after[n][0]
+        seen.add(_kind(other))
+    return n
+
+
+def _kind(node: p.Node) -> tuple[object, ...]:
+    """What tells the operations of one call apart, whatever slots they are of."""
+    op = node.operation if isinstance(node, p.Do) else node.question
+    ids = [getattr(value, "id", None) for name in op.__struct_fields__ if isinstance(value := getattr(op, name), (p.Obj, p.Slot, p.Local))]
+    return (type(op), getattr(op, "name", None), *ids)
+
+
+def _following(node: p.Node) -> tuple[int, ...]:
+    return (node.next,) if isinstance(node, p.Do) else tuple(after for _, after in node.branches)
 
 
 def _with_thread(program: p.Program, t: int, thread: p.Thread) -> p.Program:
@@ -43,6 +100,15 @@ def without(program: p.Program, t: int, node: int) -> p.Program:
     nodes = list(thread.nodes)
     nodes[node] = msgspec.structs.replace(old, operation=p.Host("removed", ()))
     return _with_thread(program, t, msgspec.structs.replace(thread, nodes=tuple(nodes)))
+
+
+def without_channel(program: p.Program, channel: int) -> p.Program:
+    """The program in which nobody signals or awaits on a channel: without the edges that its meetings make."""
+    for t, thread in enumerate(program.threads):
+        for n, node in enumerate(thread.nodes):
+            if isinstance(node, p.Do) and isinstance(node.operation, (p.Signal, p.Await)) and node.operation.channel == channel:
+                program = without(program, t, n)
+    return program
 
 
 def ring_group(program: p.Program, oid: int) -> tuple[set[int], set[tuple[int, int]]] | None:

@@ -56,7 +56,7 @@ def describe(program: p.Program, at: tuple[int, int]) -> str:
     if isinstance(operation, (p.Put, p.Get)):
         return f"{program.objects[operation.queue].name}.{type(operation).__name__.lower()}"
     if isinstance(operation, p.DeviceSync):
-        return "torch.cuda.synchronize()"
+        return "a free, waiting for the device" if operation.implied else "torch.cuda.synchronize()"
     if isinstance(operation, (p.Signal, p.Await)):
         return f"{program.objects[operation.channel].name}.{type(operation).__name__.lower()}"
     if isinstance(operation, (p.StoreFlag, p.WaitFlag)):
@@ -133,6 +133,16 @@ def access_level(judged: Iterable[Judged]) -> list[str]:
     )
 
 
+def _recorded_again(program: p.Program) -> list[str]:
+    """Events that live for ever and are recorded more than once."""
+    times: dict[int, int] = {}
+    for thread, _, node in operations(program):
+        event = node.operation.event if isinstance(node.operation, p.Record) else None
+        if isinstance(event, (p.Obj, p.Slot)):
+            times[event.id] = times.get(event.id, 0) + (2 if thread.kind == "loop" else 1)
+    return [program.objects[number].name for number, count in sorted(times.items()) if count > 1]
+
+
 def assumptions(program: p.Program, platform: Platform) -> list[str]:
     """What the verdict rests on besides the design."""
     result = []
@@ -142,6 +152,14 @@ def assumptions(program: p.Program, platform: Platform) -> list[str]:
         result.append(f"pageable H2D sources: {platform.pageable_h2d} (S47, platform {platform.name})")
     if any(c.dst.id in pageable for c in copies if not isinstance(c.dst, p.Local)):
         result.append(f"pageable D2H: {platform.pageable_d2h} (S48, platform {platform.name})")
+    if platform.free == "synchronises" and any(isinstance(n.operation, p.DeviceSync) and n.operation.implied for _, _, n in operations(program)):
+        result.append(f"a free waits for all work of its GPU (S38, S40, platform {platform.name})")
+    again = _recorded_again(program) if platform.rerecord == "undefined" else []
+    if again:
+        result.append(
+            f"recorded again while an earlier record may be outstanding, which is undefined here (S30, platform {platform.name}) and is "
+            f"taken as on CUDA: {', '.join(again)}"
+        )
     asked = {type(n.question) for t in program.threads for n in t.nodes if isinstance(n, p.Ask)}
     locked = asked & {p.QueueFull, p.QueueHolds, p.CellEmpty, p.FlagIsSet, p.CounterAtLeast, p.TryLock}
     if (locked and len(program.threads) > 1) or any(isinstance(o, p.Cell) for o in program.objects):
@@ -338,7 +356,10 @@ class Explainer:
         """The cheapest single additions that leave no hazard at the location, each decided by the explorer."""
         result: list[str] = []
         for text, operation, (t, n) in self._candidates(judged):
-            if len(result) < most and self.clean(edits.insert_before(self.program, t, n, operation), judged.location):
+            if len(result) >= most or not edits.writable(self.program, t, operation):
+                continue
+            front = edits.before_call(self.program.threads[t], n)
+            if self.clean(edits.insert_before(self.program, t, front, operation), judged.location):
                 result.append(text)
         return result
 
@@ -355,6 +376,11 @@ class Explainer:
         result = []
         syncs = [(t, i) for t, thread in enumerate(self.program.threads) for i, n in enumerate(thread.nodes)
                  if isinstance(n, p.Do) and isinstance(n.operation, edits.SYNCHRONISATIONS)]  # fmt: skip
+        channels = {
+            n.operation.channel: (n.operation.tag, (t, i)) for t, thread in enumerate(self.program.threads)
+            for i, n in enumerate(thread.nodes) if isinstance(n, p.Do) and isinstance(n.operation, p.Await)
+        }  # fmt: skip
+        """Meetings of streams: (kind, where it is awaited)."""
         setting = Setting(self.program, self.platform, self.environment)
         merged: dict[str, tuple[list[str], int | None]] = {}
         for reach in reached:
@@ -368,6 +394,10 @@ class Explainer:
                 for at in matter:
                     if self._clean(setting.without(*at), location) is False:
                         needed.append(f"{describe(self.program, at)} ({place(self.program, at)})")
+            if len(channels) <= 12 and reach.size <= 2_000:
+                for channel, (tag, at) in channels.items():
+                    if self.clean(edits.without_channel(self.program, channel), location) is False:
+                        needed.append(f"{tag or 'the signals'} on {self.program.objects[channel].name} ({place(self.program, at)})")
             merged[label] = (list(dict.fromkeys(needed)), self._margin(location, reach))
         for label, (needed, margin) in merged.items():
             by = tuple(needed) or ("program, stream and hand-over order; no single synchronisation is needed alone",)

@@ -60,7 +60,7 @@ def judge(
         return f"{label} was found, but the replay on the whole design orders the two accesses"
     first, second = pairs[-1]
     changes, why = events.value_change(structure, first, second)
-    hazard = events.hazard_of(structure, first, second)
+    hazard = events.hazard_of(structure, first, second, (changes, why))
     if changes is None and why != UNKNOWN_PART:
         run, changes, why = prolong(program, run, (first, second), platform, environment)
     return Judged(msgspec.structs.replace(hazard, value_changing=changes), found, location, run, turns, why)

@@ -14,7 +14,8 @@ import msgspec
 from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.proofs.explore.locations import Location
-from fencepost.proofs.explore.memory import FORKS, LocationRules, forks
+from fencepost.proofs.explore.memory import FORKS, LocationRules, forks, put_outside
+from fencepost.proofs.explore.positions import Source
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.state import BIT, CALLED, COMPLETE, PENDING, RECORDED, State
 from fencepost.proofs.explore.state import Unsupported as Unsupported
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 Apply = Callable[[State], "list[State] | None"]
 Ready = Callable[[State], bool]
 Answers = Callable[[State], "list[tuple[str, State]]"]
+_WAITING = frozenset((p.Put, p.Get, p.Acquire, p.FlagWait, p.CounterWait, p.Take))
+Counts = Callable[[State, "tuple[Any, ...]"], None]
 
 
 class DoNode(msgspec.Struct, frozen=True):
@@ -48,7 +51,8 @@ class AskNode(msgspec.Struct, frozen=True):
 class Compiler:
     """Compiles all threads of one program for one location (None: control only, no memory)."""
 
-    def __init__(self, setting: Setting, location: Location | None) -> None:
+    def __init__(self, setting: Setting, location: Location | None, passed: list[set[int]]) -> None:
+        """`passed`: for each thread the nodes that are passed over."""
         if setting.shared_cursor is not None:
             raise Unsupported(
                 f"{setting.shared_cursor}: which slot it gives depends on their order, which no edge records; "
@@ -57,11 +61,15 @@ class Compiler:
         self.setting = setting
         self.program = setting.program
         self.location = location
-        self.layout = setting.layout
+        self.layout, self.positions = setting.layout_for(location, passed)
         self.environment = setting.environment
         self.met: list[bool] = []
         self.accessors: set[tuple[int, int]] = set()
-        self.holders = setting.flow.holders(location) if location is not None else frozenset()
+        places = setting.flow.places(location) if location is not None else frozenset()
+        self.holders = frozenset((place[1], place[2]) for place in places if place[0] == "local")
+        """(thread, local) of every local that may refer to the location's bytes."""
+        self.cells = {place[1] for place in places if place[0] == "cell"}
+        """Cells that may hold such a reference."""
         self.track = setting.queries  # what a query may answer
         self.noted = {
             effect.stream.id for effects in setting.lowered.values() for effect in effects
@@ -102,7 +110,9 @@ class ThreadCompiler:
         """Compile node `i`."""
         node = self.source.nodes[i]
         self.touches.clear()
-        self.touches |= self.o.setting.cursors.get((self.t, i), frozenset())
+        for what in self.o.setting.cursors.get((self.t, i), ()):
+            if self._kept((*what, 0)):
+                self.touches.add(what)
         self.memory.node = i
         if isinstance(node, p.Ask):
             ready, answers = self._question(node.question, tuple(a for a, _ in node.branches))
@@ -126,16 +136,17 @@ class ThreadCompiler:
         def start(s: State) -> None:
             s.streams[stream(s)] |= s.tb[t]
 
-        only = self._only(effect.stream)
-        if only is not None:
-
-            def start_there(s: State, only: int = only) -> None:
-                s.streams[only] |= s.tb[t]
-
-            start = start_there
+        streams = self._streams(effect.stream)
         called = self._called(self._slot(effect.stream))
-        item = self.memory.item(effect.accesses, stream, self._streams(effect.stream))
-        return self._own([start, *called, *item], effect.stream)
+        if len(streams) > 1 or called or self.layout.one_queue:
+            return self._own([start, *called, *self.memory.item(effect.accesses, stream, streams)], effect.stream)
+        item = self.memory.item(effect.accesses, stream, streams, starts=True)
+        only = streams[0]
+
+        def start_there(s: State) -> None:
+            s.streams[only] |= s.tb[t]
+
+        return item or [start_there]
 
     def _own(self, effects: list[Apply], operand: p.Operand) -> list[Apply]:
         """With one hardware queue: after the effects, what the queue has come to is the stream's own last item (S116)."""
@@ -332,7 +343,7 @@ class ThreadCompiler:
         return [run]
 
     def _join_stream_shared(self, effect: e.StreamJoinsStream) -> list[Apply]:
-        stream, slot, slot_behind, t = self._stream(effect.stream), self._slot(effect.stream), self._slot(effect.other), self.t
+        stream, slot, slot_behind = self._stream(effect.stream), self._slot(effect.stream), self._slot(effect.other)
         recorded = self._recorded(effect.other)
 
         def run(s: State) -> None:
@@ -340,22 +351,26 @@ class ThreadCompiler:
             k, behind = slot(s), slot_behind(s)
             s.streams[stream(s)] |= s.streams[behind]
             s.streams[k] |= s.streams[behind]
-            s.calls[k] |= s.tb[t] | s.calls[behind]
+            s.calls[k] |= s.calls[behind]  # which the record's call is one of
 
         return [run]
 
     def _noteuse(self, effect: e.NoteUse) -> list[Apply]:
+        if isinstance(effect.block, p.Local) and self._inert(effect.block.id):
+            return []
         return self.memory.note_use(effect, self._slot(effect.stream))
 
     def _alloc(self, effect: p.Alloc) -> list[Apply]:
+        if self._inert(effect.local):
+            return []
         stream = self._slot(effect.stream) if effect.stream is not None else None
         return self.memory.alloc(effect, stream)
 
     def _view(self, effect: p.View) -> list[Apply]:
-        return self.memory.view(effect)
+        return [] if self._inert(effect.local) else self.memory.view(effect)
 
     def _drop(self, effect: p.Drop) -> list[Apply]:
-        return self.memory.drop(effect)
+        return [] if self._inert(effect.local) else self.memory.drop(effect)
 
     def _newevent(self, effect: p.NewEvent) -> list[Apply]:
         if not self.layout.heap_events:
@@ -368,10 +383,18 @@ class ThreadCompiler:
         return [self._set_local(effect.local, fresh)]
 
     def _advance(self, effect: p.Advance) -> list[Apply]:
+        if not self._kept(("cursor", effect.cursor, 0)):
+            return []
         var = self.layout.cursor_var(effect.cursor)
         depth = self.layout.var_depth[var]
         self.touches.add(("cursor", effect.cursor))
         t, local = self.t, effect.local
+
+        def move(s: State) -> None:
+            s.pos[var] = (s.pos[var] + 1) % depth
+
+        if self._inert(local):
+            return [move]
 
         def run(s: State) -> None:
             s.pos[var] = i = (s.pos[var] + 1) % depth
@@ -380,13 +403,20 @@ class ThreadCompiler:
 
         return [run]
 
-    def _values(self, values: tuple[Any, ...]) -> Callable[[State], tuple[Any, ...]]:
+    def _values(self, values: tuple[Any, ...], to: tuple[Any, ...]) -> Callable[[State], tuple[Any, ...]]:
+        """What reads values that are handed over; `to` and a number name the place where each will be."""
         t = self.t
-        if len(values) > 1 and all(isinstance(v, p.Local) for v in values):
+        lost = [self._is_index(v) and not self._kept((*to, k)) for k, v in enumerate(values)]
+        if len(values) > 1 and not any(lost) and all(isinstance(v, p.Local) for v in values):
             mine = itemgetter(*[v.id for v in values])
             return lambda s: mine(s.locals[t])
-        readers = [self._value(v) for v in values]
+        readers = [(lambda s: 0) if lost[k] else self._value(v) for k, v in enumerate(values)]
         return lambda s: tuple([r(s) for r in readers])
+
+    def _is_index(self, value: Any) -> bool:
+        if isinstance(value, (p.Local, p.Var)):
+            return self.source.locals[value.id if isinstance(value, p.Local) else value.local].kind == p.INDEX
+        return isinstance(value, p.Last)
 
     def _value(self, value: Any) -> Callable[[State], Any]:
         """A value as it travels: event flags or reference, memory reference, index."""
@@ -394,10 +424,16 @@ class ThreadCompiler:
             raise Unsupported("a turn number or constant in a queue or cell has no ring that it is relative to")
         if isinstance(value, p.Local):
             t, i = self.t, value.id
+            if self.memory.outside(value):
+                return lambda s: put_outside(s.locals[t][i])
             return lambda s: s.locals[t][i]
         if isinstance(value, p.Var) and self.source.locals[value.local].kind == p.HANDLE:
             t, i = self.t, value.local
             return lambda s: s.locals[t][i]  # the token itself: which one is guessed, not numbered
+        if isinstance(value, (p.Obj, p.Slot)) and isinstance(self.o.program.objects[value.id], p.Memory):
+            location = self.o.location
+            if location is None or location.kind != "memory" or location.id != value.id or self.memory.outside(value):
+                return lambda s: 0  # a reference that never leads to the location
         if isinstance(value, p.Obj):
             ref = self.layout.reference(value.id, 0)
             return lambda s: ref
@@ -406,6 +442,29 @@ class ThreadCompiler:
             return lambda s: layout.reference(oid, index(s))
         depth = self.layout.index_depth(self.t, value)
         return self._index(value, depth)
+
+    def _inert(self, local: int) -> bool:
+        """Whether the local's value matters to nobody, and is 0: a reference that never leads to the location, an index that
+        never chooses a slot that matters."""
+        kind = self.source.locals[local].kind
+        if kind == p.MEMORY:
+            return (self.t, local) not in self.o.holders
+        return kind == p.INDEX and not self._kept(("local", self.t, local))
+
+    def _kept(self, source: Source) -> bool:
+        """Whether the search keeps a position, or the index that a place may hold."""
+        return self.o.positions is None or source in self.o.positions
+
+    def _hold(self, values: tuple[Any, ...]) -> Counts | None:
+        """What counts the references to a block that are handed over, a step that other threads can see; None if none is."""
+        if not any(isinstance(v, p.Local) and (self.t, v.id) in self.o.holders for v in values):
+            return None
+        self.memory.mark_references()
+        return self.memory.hold
+
+    def _loose(self, cell: p.Operand) -> Counts | None:
+        """What ends the references that a cell held; None where it holds none to the location."""
+        return self.memory.loose if cell.id in self.o.cells else None
 
     def _set_local(self, local: int, value: Callable[[State], Any]) -> Apply:
         t = self.t
@@ -417,67 +476,79 @@ class ThreadCompiler:
 
         return run
 
-    def _store_locals(self, s: State, targets: tuple[int, ...], values: tuple[Any, ...]) -> None:
-        row = list(s.locals[self.t])
-        for target, value in zip(targets, values, strict=True):
-            row[target] = value
-        s.locals[self.t] = tuple(row)
+    def _stores(self, targets: tuple[int, ...]) -> Callable[[State, tuple[Any, ...]], None] | None:
+        """What keeps received values in the thread's locals; None where they matter to nobody."""
+        t = self.t
+        kept = [(k, target) for k, target in enumerate(targets) if not self._inert(target)]
+        if not kept:
+            return None
+
+        def store(s: State, values: tuple[Any, ...]) -> None:
+            row = list(s.locals[t])
+            for k, target in kept:
+                row[target] = values[k]
+            s.locals[t] = tuple(row)
+
+        return store
 
     def _put(self, effect: p.Put) -> list[Apply]:
         q, t, tag = self.layout.queue[effect.queue], self.t, effect.tag
-        values, hold = self._values(effect.values), self.memory.hold
+        values, hold = self._values(effect.values, ("queue", effect.queue, tag)), self._hold(effect.values)
         self.touches.add(("put", effect.queue))
-        self.memory.mark_references()
         bound = BIT if effect.edge else 0
 
         def run(s: State) -> None:
             items, free, last_get, every = s.queues[q]
             vs = values(s)
-            hold(s, vs)
+            if hold is not None:
+                hold(s, vs)
             bit = s.tb[t] = s.tb[t] | (free[0] & bound)  # get i -> put i + capacity
             s.queues[q] = ((*items, (tag, bit, vs)), free[1:], last_get, every | bit)
 
         return [run]
 
     def _get(self, effect: p.Get) -> list[Apply]:
-        q, t, targets = self.layout.queue[effect.queue], self.t, effect.locals
+        q, t, store = self.layout.queue[effect.queue], self.t, self._stores(effect.locals)
         self.touches.add(("get", effect.queue))
-        self.memory.mark_references()
 
         def run(s: State) -> None:
             items, free, last_get, every = s.queues[q]
             _tag, bit, vs = items[0]
             bit = s.tb[t] = s.tb[t] | bit | last_get
             s.queues[q] = (items[1:], (*free, bit), bit, every | bit)
-            self._store_locals(s, targets, vs)
+            if store is not None:
+                store(s, vs)
 
         return [run]
 
     def _cell(self, operand: p.Operand) -> Callable[[State], int]:
         assert not isinstance(operand, p.Local)
         self.touches.add(("cell", operand.id))
-        self.memory.mark_references()
+        if operand.id in self.o.cells:
+            self.memory.mark_references()
         return self._flat(operand, self.layout.cell)
 
     def _cellset(self, effect: p.CellSet) -> list[Apply]:
-        cell, values, t = self._cell(effect.cell), self._values(effect.values), self.t
-        hold, loose = self.memory.hold, self.memory.loose
+        cell, values, t = self._cell(effect.cell), self._values(effect.values, ("cell", effect.cell.id)), self.t
+        hold, loose = self._hold(effect.values), self._loose(effect.cell)
 
         def run(s: State) -> None:
             c = cell(s)
             old, bit = s.cells[c]
             vs = values(s)
-            hold(s, vs)
+            if hold is not None:
+                hold(s, vs)
             bit = s.tb[t] = s.tb[t] | bit
             s.cells[c] = (vs, bit)
-            if old is not None:
+            if old is not None and loose is not None:
                 loose(s, old)
 
         return [run]
 
     def _cellget(self, effect: p.CellGet) -> list[Apply]:
-        cell, t, targets, take = self._cell(effect.cell), self.t, effect.locals, effect.take
-        hold, node = self.memory.hold, self.memory.node
+        cell, t, store, take = self._cell(effect.cell), self.t, self._stores(effect.locals), effect.take
+        hold = self.memory.hold if not take and self._loose(effect.cell) is not None else None
+        node = self.memory.node
 
         def run(s: State) -> None:
             c = cell(s)
@@ -486,22 +557,23 @@ class ThreadCompiler:
             if vs is None:
                 s.hazard = ("EMPTY", node)
                 return
-            if not take:
+            if hold is not None:
                 hold(s, vs)
             s.cells[c] = (None if take else vs, bit)
-            self._store_locals(s, targets, vs)
+            if store is not None:
+                store(s, vs)
 
         return [forks(run)]
 
     def _cellclear(self, effect: p.CellClear) -> list[Apply]:
-        cell, t, loose = self._cell(effect.cell), self.t, self.memory.loose
+        cell, t, loose = self._cell(effect.cell), self.t, self._loose(effect.cell)
 
         def run(s: State) -> None:
             c = cell(s)
             vs, bit = s.cells[c]
             bit = s.tb[t] = s.tb[t] | bit
             s.cells[c] = (None, bit)
-            if vs is not None:
+            if vs is not None and loose is not None:
                 loose(s, vs)
 
         return [run]
@@ -590,6 +662,8 @@ class ThreadCompiler:
     # ------------------------------------------------------------ enabledness
 
     def _ready(self, operation: p.Operation) -> Ready | None:
+        if operation.__class__ not in _WAITING:
+            return None
         layout, t = self.layout, self.t
         if isinstance(operation, p.Put):
             q = layout.queue[operation.queue]

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fencepost.model import program as p
-from fencepost.proofs.explore.layout import MEMO, Layout
+from fencepost.proofs.explore.layout import MEMO, Layout, walk
 from fencepost.proofs.explore.state import BIT, State
 
 Item = tuple[str, int, tuple[Any, ...]]
@@ -74,6 +74,7 @@ class QueueForm:
             return False
         if not self._tags_follow(thread, oid, {n.operation.tag: i for i, n in gets}):  # type: ignore[union-attr]
             return False
+        mentioned: dict[int, set[int]] = {}
         for _, node in gets:
             get = node.operation
             assert isinstance(get, p.Get)
@@ -88,8 +89,11 @@ class QueueForm:
             ends.add(at)
             self.sure[get.tag] = tuple(waited)
             # A value used beyond the handling is not inert.
-            if any(_mentions(thread.nodes[k], mine) for k in _from(thread, at)):
-                return False
+            for k in _from(thread, at):
+                if k not in mentioned:
+                    mentioned[k] = _mentioned(thread.nodes[k])
+                if not mentioned[k].isdisjoint(mine):
+                    return False
         self.end = min(ends)
         return len(ends) == 1
 
@@ -227,17 +231,15 @@ def _from(thread: p.Thread, at: int) -> set[int]:
     return seen
 
 
-def _mentions(value: Any, locals_: set[int]) -> bool:
-    """Whether a node names one of these locals."""
-    if isinstance(value, p.Local):
-        return value.id in locals_
-    if isinstance(value, (p.Drop, p.Var)):
-        return value.local in locals_
-    if isinstance(value, p.Data):
-        return any(_mentions(getattr(value, name), locals_) for name in value.__struct_fields__)
-    if isinstance(value, tuple):
-        return any(_mentions(one, locals_) for one in value)
-    return False
+def _mentioned(node: p.Node) -> set[int]:
+    """The locals that a node names, other than to make them anew."""
+    found = set()
+    for one in walk(node):
+        if isinstance(one, p.Local):
+            found.add(one.id)
+        elif isinstance(one, (p.Drop, p.Var)):
+            found.add(one.local)
+    return found
 
 
 def queue_forms(program: p.Program, layout: Layout, spared: tuple[int, str] | None = None) -> list[QueueForm]:

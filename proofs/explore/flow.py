@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.model import program as p
-from fencepost.proofs.explore.locations import Location, operations
+from fencepost.proofs.explore.locations import Location, allocator, operations, references
 
 Place = tuple[Any, ...]
 """("local", thread, local), ("queue", queue, tag, field) or ("cell", cell, field)."""
@@ -15,17 +15,18 @@ class Flow:
     """The hand-overs of references of one program, gathered once."""
 
     def __init__(self, program: p.Program) -> None:
-        self.made: dict[tuple[str, int | None], set[Place]] = {}
-        """Where references to a class of bytes come from: ("block", owner) | ("pool", pool) | ("memory", object)."""
+        self.made: dict[tuple[Any, ...], set[Place]] = {}
+        """Where references to a class of bytes come from: ("block", owner, process) | ("pool", pool, "") | ("memory", object, "")."""
         self.leads: dict[Place, set[Place]] = {}
+        self.parts: set[Place] = set()
+        """Where a reference to a part is kept or handed over to."""
         numbers = {id(thread): t for t, thread in enumerate(program.threads)}
         for thread, _, node in operations(program):
             t, o = numbers[id(thread)], node.operation
             if isinstance(o, p.Alloc):
-                owner = o.stream.id if o.space == "device" and isinstance(o.stream, (p.Obj, p.Slot)) else None
-                self.made.setdefault(("block", owner), set()).add(("local", t, o.local))
+                self.made.setdefault(("block", *allocator(o, thread)), set()).add(("local", t, o.local))
             elif isinstance(o, p.Take):
-                self.made.setdefault(("pool", o.pool), set()).add(("local", t, o.local))
+                self.made.setdefault(("pool", o.pool, ""), set()).add(("local", t, o.local))
             elif isinstance(o, p.View):
                 self._moves(t, o.base, ("local", t, o.local))
             elif isinstance(o, p.Put):
@@ -42,17 +43,42 @@ class Flow:
                     self.leads.setdefault(("cell", o.cell.id, k), set()).add(("local", t, local))
 
     def _moves(self, t: int, value: p.Operand | p.Index, to: Place) -> None:
+        if getattr(value, "part", None) is not None:
+            self.parts.add(to)
         if isinstance(value, p.Local):
             self.leads.setdefault(("local", t, value.id), set()).add(to)
         elif isinstance(value, (p.Obj, p.Slot)):
-            self.made.setdefault(("memory", value.id), set()).add(to)
+            self.made.setdefault(("memory", value.id, ""), set()).add(to)
 
-    def holders(self, location: Location) -> frozenset[tuple[int, int]]:
-        """(thread, local) of every local that may refer to the location's bytes."""
-        todo, seen = list(self.made.get((location.kind, location.id), ())), set()
+    def places(self, location: Location) -> frozenset[Place]:
+        """Every place that may hold a reference to the location's bytes."""
+        todo, seen = list(self.made.get((location.kind, location.id, location.process), ())), set()
         while todo:
             place = todo.pop()
             if place not in seen:
                 seen.add(place)
                 todo += self.leads.get(place, ())
-        return frozenset((place[1], place[2]) for place in seen if place[0] == "local")
+        return frozenset(seen)
+
+    def holders(self, location: Location) -> frozenset[tuple[int, int]]:
+        """(thread, local) of every local that may refer to the location's bytes."""
+        return frozenset((place[1], place[2]) for place in self.places(location) if place[0] == "local")
+
+
+def narrowed(program: p.Program) -> frozenset[tuple[int, int]]:
+    """(thread, local) of every local that may refer to a part of what it names: kept or handed over as a part somewhere."""
+    found: set[Place] = set()
+    keeps = False
+    for _, _, node in operations(program):
+        for value in references(node.operation):
+            keeps = keeps or getattr(value, "part", None) is not None
+    if not keeps:
+        return frozenset()
+    flow = Flow(program)
+    todo = list(flow.parts)
+    while todo:
+        place = todo.pop()
+        if place not in found:
+            found.add(place)
+            todo += flow.leads.get(place, ())
+    return frozenset((place[1], place[2]) for place in found if place[0] == "local")

@@ -7,6 +7,7 @@ A `Fixed` slot breaks the symmetry: that depth is then not rotated.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from operator import getitem
@@ -15,6 +16,7 @@ from typing import Any
 from fencepost.model import program as p
 from fencepost.model.operations.meetings import open_channels
 from fencepost.model.platform import Environment
+from fencepost.proofs.explore.flow import narrowed
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.state import BIT, ROOT, State, Unsupported
 
@@ -25,17 +27,25 @@ MEMO = 8192
 """Entries that a memo of queue contents keeps before it starts afresh: many states hold few different queues."""
 
 
+_LEAVES = frozenset((str, int, bool, float, type(None)))
+_fields: dict[type, tuple[str, ...]] = {}
+"""The fields of each class of data, the last first."""
+
+
 def walk(value: Any) -> list[Any]:
     """Every data node below `value`, itself included, in the order of the text."""
     result: list[Any] = []
     todo = [value]
     while todo:
         one = todo.pop()
-        if isinstance(one, p.Data):
+        if one.__class__ is tuple:
+            todo += one[::-1]
+        elif isinstance(one, p.Data):
             result.append(one)
-            todo += [getattr(one, name) for name in reversed(one.__struct_fields__)]
-        elif one.__class__ is tuple:
-            todo += reversed(one)
+            names = _fields.get(one.__class__)
+            if names is None:
+                names = _fields[one.__class__] = one.__struct_fields__[::-1]
+            todo += [below for name in names if (below := getattr(one, name)).__class__ not in _LEAVES]
     return result
 
 
@@ -54,6 +64,8 @@ def _recorded_elsewhere(thread: p.Thread) -> bool:
                 recorded.add(node.operation.event.id)
     if received & recorded:
         return True
+    if not recorded:
+        return False
     for node in thread.nodes:
         if isinstance(node, p.Do) and isinstance(node.operation, (p.Put, p.CellSet)):
             handed = {v.id for v in node.operation.values if isinstance(v, p.Local)} & recorded
@@ -192,20 +204,25 @@ class Layout:
         self._rings: dict[str, list[tuple[int, int, int]]] = {"stream": [], "event": [], "cell": []}
         sizes = {"stream": 0, "event": 0, "cell": 0}
         streams: list[p.Stream] = []
+        flat = {p.Stream: ("stream", self.stream), p.Event: ("event", self.event), p.Cell: ("cell", self.cell)}
+        single: dict[type, dict[int, int]] = {
+            p.Queue: self.queue, p.Lock: self.lock, p.Flag: self.flag, p.Counter: self.counter, p.Pool: self.pool,
+            p.Channel: self.channel, p.DeviceFlag: self.word,
+        }  # fmt: skip
         for i, o in enumerate(program.objects):
-            for kind, table, cls in (("stream", self.stream, p.Stream), ("event", self.event, p.Event), ("cell", self.cell, p.Cell)):  # fmt: skip
-                if isinstance(o, cls):
-                    depth = getattr(o, "depth", None) or 1
-                    table[i] = sizes[kind]
-                    if depth > 1:
-                        self._rings[kind].append((sizes[kind], depth, i))
-                    sizes[kind] += depth
-                    if kind == "stream":
-                        self.stream_owner += [i] * depth
-                        streams.append(program.objects[i])  # type: ignore[arg-type]
-            for table, cls in ((self.queue, p.Queue), (self.lock, p.Lock), (self.flag, p.Flag), (self.counter, p.Counter), (self.pool, p.Pool), (self.channel, p.Channel), (self.word, p.DeviceFlag)):  # type: ignore[assignment]  # fmt: skip
-                if isinstance(o, cls):
-                    table[i] = len(table)
+            if isinstance(o, (p.Stream, p.Event, p.Cell)):
+                kind, table = flat[o.__class__]
+                depth = o.depth or 1
+                table[i] = sizes[kind]
+                if depth > 1:
+                    self._rings[kind].append((sizes[kind], depth, i))
+                sizes[kind] += depth
+                if isinstance(o, p.Stream):
+                    self.stream_owner += [i] * depth
+                    streams.append(o)
+            elif o.__class__ in single:
+                table = single[o.__class__]
+                table[i] = len(table)
         self.sizes = sizes
         self.slots = sizes["stream"]
         """Slots of all streams. With one hardware queue the queues are numbered behind them: there the items are, and what
@@ -249,10 +266,7 @@ class Layout:
             for v in n.values
             if isinstance(v, (p.Obj, p.Slot)) and isinstance(program.objects[v.id], p.Event)
         }
-        self.narrowed = any(n.base.part is not None for _, n in self.data(p.View)) or any(
-            getattr(v, "part", None) is not None for _, n in self.data(p.Put, p.CellSet) for v in n.values
-        )
-        """Whether a reference to a part of something is kept or handed over."""
+        self.narrowed = narrowed(program)
         self.heap_events = any(_recorded_elsewhere(thread) for thread in program.threads)
         if self.heap_events:
             self.travelling_events.add(("event", "made in a body"))
@@ -293,8 +307,32 @@ class Layout:
         return self._cursor_var[cursor]
 
     def turn_vars(self, t: int) -> list[tuple[int, int]]:
-        """(variable, depth) of thread `t`'s turn."""
-        return [(v, d) for (u, d), v in self._turn_var.items() if u == t]
+        """(variable, depth) of thread `t`'s turn, of those that are kept."""
+        return [(v, d) for (u, d), v in self._turn_var.items() if u == t and v in self._moving]
+
+    def keeping(self, kept: frozenset[Any]) -> Layout:
+        """The same numbering for a search that keeps only these positions (positions.py); all others stand still."""
+        other = copy.copy(self)
+        other._moving = {v for (t, d), v in self._turn_var.items() if ("turn", t, d) in kept}
+        other._moving |= {v for cursor, v in self._cursor_var.items() if ("cursor", cursor, 0) in kept}
+        other._index_locals = [
+            tuple((i, depth) for i, depth in fields if ("local", t, i) in kept) for t, fields in enumerate(self._index_locals)
+        ]
+        other._item_depth = {
+            key: tuple(
+                depth if (("queue", *key, k) if key[0] in self.queue else ("cell", key[0], k)) in kept else None
+                for k, depth in enumerate(depths)
+            )
+            for key, depths in self._item_depth.items()
+        }  # fmt: skip
+        other._turned = {}
+        other._positions()
+        return other
+
+    def _positions(self) -> None:
+        """What follows from the positions that are kept."""
+        self._reference_var = {d: v for v, d in reversed(list(enumerate(self.var_depth))) if v in self._moving}
+        self._turns = [self.turn_vars(t) for t in range(len(self.program.threads))]
 
     def index(self, t: int, index: p.Index, depth: int) -> Callable[[State], int]:
         """Slot number that `index` denotes in a ring of `depth`, when thread `t` evaluates it."""
@@ -399,8 +437,9 @@ class Layout:
     def end_turn(self, s: State, t: int, pc: int) -> None:
         """The thread's turn is over: positions move on, locals die, the thread goes on at `pc`."""
         s.pc[t] = pc
-        s.turns[t] = min(s.turns[t] + 1, self.turn_cap[t])
-        for var, depth in self.turn_vars(t):
+        if s.turns[t] < self.turn_cap[t]:
+            s.turns = [*s.turns[:t], s.turns[t] + 1, *s.turns[t + 1 :]]
+        for var, depth in self._turns[t]:
             s.pos[var] = (s.pos[var] + 1) % depth
         s.locals[t] = self._blank[t]
         for i, k in self.counter.items():
@@ -449,7 +488,9 @@ class Layout:
         depths = {d for rings in self._rings.values() for _, d, _ in rings} | set(self.var_depth)
         depths |= {self.depth(i) for i, o in enumerate(self.program.objects) if isinstance(o, p.Memory)}
         self.depths = sorted(d for d in depths if d > 1 and d not in self.fixed)
-        self._reference_var = {d: v for v, d in reversed(list(enumerate(self.var_depth)))}
+        self._moving = set(range(len(self.var_depth)))
+        """The position variables that are kept."""
+        self._positions()
         self.event_items: dict[tuple[int, str], list[bool]] = {}
         """By queue and tag, and by cell and "", which fields are events."""
         self._turning: dict[int, bool] = {}
@@ -554,8 +595,8 @@ class Layout:
         s.events = s.events[:fixed] + [s.events[old] for old in names]
 
     def _rotate(self, s: State, d: int, k: int) -> None:
-        for v, depth in enumerate(self.var_depth):
-            if depth == d:
+        for v in self._moving:
+            if self.var_depth[v] == d:
                 s.pos[v] = (s.pos[v] - k) % d
         rows: tuple[tuple[str, list[Any]], ...] = (
             ("event", s.events), ("stream", s.streams), ("stream", s.calls), ("cell", s.cells),

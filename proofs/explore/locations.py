@@ -8,6 +8,8 @@ out. Two accesses conflict at the location iff both cover it, so judging every l
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from fencepost.model import program as p
 
@@ -16,12 +18,17 @@ class Location(msgspec.Struct, frozen=True):
     """A guessed byte.
 
     `kind` "memory": byte `atom` of object `id` | "block": of a block of the caching allocator (`id` = owner stream's
-    object, None for pinned) | "pool": of a token of memory pool `id`.
+    object, None for pinned, of which each `process` has an allocator of its own, S80) | "pool": of a token of memory pool `id`.
     """
 
     kind: str
     id: int | None
     atom: tuple[str | int, ...] = ()
+    process: str = ""
+
+    def behind(self, size: int) -> bool:
+        """Whether the byte lies behind an allocation of so many bytes."""
+        return self.atom[:1] == ("span",) and int(self.atom[1]) >= size
 
     def label(self, program: p.Program) -> str:
         """A short name for progress lines and certificates."""
@@ -29,9 +36,23 @@ class Location(msgspec.Struct, frozen=True):
         atom = "" if not shown else f"[{' '.join(map(str, shown))}]"
         if self.kind == "block":
             owner = "pinned" if self.id is None else program.objects[self.id].name
+            if self.process and len(_pinning(program)) > 1:
+                owner += f" of {self.process}"
             return f"blocks of {owner}{atom}"
         assert self.id is not None
         return program.objects[self.id].name + atom
+
+
+def _pinning(program: p.Program) -> set[str]:
+    """The processes that allocate pinned memory."""
+    return {t.process for t, _, node in operations(program) if isinstance(node.operation, p.Alloc) and node.operation.space != "device"}
+
+
+def allocator(operation: p.Alloc, thread: p.Thread) -> tuple[int | None, str]:
+    """`Location.id` and `Location.process` of the blocks that an allocation may get."""
+    if operation.space != "device":
+        return None, thread.process
+    return operation.stream.id if isinstance(operation.stream, (p.Obj, p.Slot)) else None, ""
 
 
 def operations(program: p.Program) -> list[tuple[p.Thread, int, p.Do]]:
@@ -60,13 +81,15 @@ def references(operation: p.Operation) -> tuple[p.Operand | p.Index, ...]:
 
 
 def _atoms(
-    program: p.Program, parts: list[tuple[p.Thread, p.Part | None]], one_slot: bool, defined: bool = False
+    program: p.Program, parts: list[tuple[p.Thread, p.Part | None]], one_slot: bool, defined: bool = False,
+    sizes: Iterable[int] = (),
 ) -> list[tuple[str | int, ...]]:
     """Elementary pieces that the parts in use cut an object into; [()] when it is only used whole.
 
     A state has one position of the location. Where a ring's slot takes it, or nothing rotates it (blocks and tokens),
     parts by index count as overlapping: `one_slot` is False. `defined`: the bytes start with known content, so that
-    nobody asks whether a write by name covers a read by span.
+    nobody asks whether a write by name covers a read by span. `sizes`: of the allocations, if it is a block; what no span
+    names is a piece, too.
     """
     atoms: set[tuple[str | int, ...]] = set()
     edges: set[int] = set()
@@ -78,6 +101,8 @@ def _atoms(
         elif isinstance(part, p.At):
             atom = _at_atom(program, thread, part)
             atoms.add(atom if one_slot or atom[0] != "index" else ("any",))
+    if edges and sizes:
+        edges |= {0, *sizes}
     cuts = sorted(edges)
     spans = list(zip(cuts, cuts[1:], strict=False))
     names = sorted(str(atom[1]) for atom in atoms if atom[0] == "name")
@@ -111,13 +136,14 @@ def locations(program: p.Program) -> list[Location]:
     """Every location that some pair of accesses of the program can meet at."""
     memory: dict[int, list[tuple[p.Thread, p.Part | None]]] = {}
     loose: list[tuple[p.Thread, p.Part | None]] = []
-    owners: dict[int | None, None] = {}
+    owners: dict[tuple[int | None, str], None] = {}
     pools: dict[int, None] = {}
+    sizes: set[int] = set()
     for thread, _, node in operations(program):
         operation = node.operation
         if isinstance(operation, p.Alloc):
-            owner = operation.stream.id if isinstance(operation.stream, (p.Obj, p.Slot)) else None
-            owners[owner if operation.space == "device" else None] = None
+            owners[allocator(operation, thread)] = None
+            sizes.add(operation.bytes)
         if isinstance(operation, p.Take):
             pool = program.objects[operation.pool]
             if isinstance(pool, p.Pool) and pool.of != "row":
@@ -129,7 +155,9 @@ def locations(program: p.Program) -> list[Location]:
                 memory.setdefault(operand.id, []).append((thread, operand.part))
         for kept in references(operation):
             if isinstance(kept, (p.Obj, p.Slot)) and isinstance(program.objects[kept.id], p.Memory):
-                memory.setdefault(kept.id, [])
+                memory.setdefault(kept.id, []).append((thread, kept.part))
+            elif isinstance(kept, p.Local) and kept.part is not None:
+                loose.append((thread, kept.part))
     for operand_id in list(memory):
         # A reference that travelled through a queue may be narrowed where it arrives.
         memory[operand_id] += loose
@@ -137,6 +165,6 @@ def locations(program: p.Program) -> list[Location]:
     for o, parts in memory.items():
         ring = getattr(program.objects[o], "depth", None)
         result += [Location("memory", o, a) for a in _atoms(program, parts, not ring or ring == 1, defined=True)]
-    result += [Location("block", o, a) for o in owners for a in _atoms(program, loose, one_slot=False)]
+    result += [Location("block", o, a, home) for o, home in owners for a in _atoms(program, loose, one_slot=False, sizes=sizes)]
     result += [Location("pool", o, a) for o in pools for a in _atoms(program, loose, one_slot=False)]
     return result

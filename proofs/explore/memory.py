@@ -1,7 +1,7 @@
 """Accesses to the guessed location, and the blocks and tokens that may carry it.
 
 Memory values that locals and items hold: 0 = other bytes; 1 = the guessed byte's tenant; 2 = the same through a view
-that the host allocator cannot attribute (S84); 3 = a raw pointer to it, 4 = one whose block was freed since; ("M", object, slot) = a reference to memory that lives for ever.
+that the allocator cannot attribute (S72, S84); 3 = a raw pointer to it, 4 = one whose block was freed since; ("M", object, slot) = a reference to memory that lives for ever.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 from fencepost.model import effects as e
 from fencepost.model import program as p
-from fencepost.proofs.explore.layout import Layout
-from fencepost.proofs.explore.locations import Location, row_pool
-from fencepost.proofs.explore.state import BIT, PENDING, State, Witness
+from fencepost.proofs.explore.layout import Layout, walk
+from fencepost.proofs.explore.locations import Location, allocator, row_pool
+from fencepost.proofs.explore.state import BIT, State, Witness
 
 Apply = Callable[[State], "list[State] | None"]
 Judge = Callable[[State, int], "list[State] | None"]
@@ -42,6 +42,8 @@ class Pointer(int):
 RAW, FREED = Pointer(3), Pointer(4)
 """A raw pointer to the guessed byte: it reaches the byte and counts as no reference; and one that is left from an owner that
 has freed it. No tenant equals them, or states that differ in which local holds the block would be taken for one."""
+OUTSIDE = 5
+"""From here on: references to a part of the block or token that does not cover the guessed byte."""
 ANY_SLOT = -1
 """Slot of an access that covers every slot or index of the location's object."""
 
@@ -74,7 +76,8 @@ class LocationRules:
         if location is None:
             return None
         if isinstance(target, p.Local):
-            inside = self._part(target.part)
+            # A part of what may be a part of the location's object already lies somewhere in it.
+            inside = self._part(None if (self.t, target.id) in self.layout.narrowed else target.part)
             if inside is None or (self.t, target.id) not in self.holders:
                 return None
             covers, t, i, kind, oid = inside, self.t, target.id, location.kind, location.id
@@ -86,7 +89,7 @@ class LocationRules:
                         return None
                     found = covers(s)
                     return found if found is None or value[2] is None else int(value[2])
-                return covers(s) if value and kind != "memory" else None
+                return covers(s) if value and value < OUTSIDE and kind != "memory" else None
 
             return local
         if location.kind != "memory" or target.id != location.id:
@@ -120,13 +123,10 @@ class LocationRules:
                 return self.layout.index(t, part.index, info.depth or 1)
         return lambda s: whole
 
-    def _defines(self, target: p.Operand) -> bool:
-        """Whether a write to `target` surely covers the location's atom."""
+    def _asks(self, target: p.Operand) -> bool:
+        """Whether a read of `target` surely covers the location's piece of a block, so that it must have been written."""
         assert self.location is not None
-        part = target.part
-        if self.layout.narrowed and self.location.atom and isinstance(target, p.Local):
-            return False  # the reference may itself be to a part
-        return part is None or (bool(self.location.atom) and not isinstance(part, (p.Anything, p.At)))
+        return not (isinstance(target.part, (p.Anything, p.At)) and self.location.atom[:1] in (("name",), ("span",)))
 
     def _judge(self, which: int, access: p.Access, later: list[int] | None = None) -> Judge | None:
         """What the access does where it meets the location; `later` holds its slot, if it was found at an earlier call."""
@@ -136,7 +136,7 @@ class LocationRules:
         assert self.location is not None
         t, node, write, same = self.t, self.node, access.mode == "w", access.same_bytes
         blocks = self.location.kind == "block"
-        defines = write and not same and self._defines(access.target)
+        defines, asks = write and not same, self._asks(access.target)
         epochs, met = self.layout.has_same_bytes, self.met
         pointer = access.target.id if blocks and self.layout.raw_pointers and isinstance(access.target, p.Local) else None
         self.touches.add("location")
@@ -153,7 +153,7 @@ class LocationRules:
             if pointer is not None and s.locals[t][pointer] == FREED:
                 s.hazard = ("UNDEFINED", node, which)  # a use after the free, in whatever order
                 return None
-            if blocks and s.block is not None and not s.block[3] & DEFINED:
+            if blocks and asks and s.block is not None and not s.block[3] & DEFINED:
                 if not write:
                     s.hazard = ("UNDEFINED", node, which)
                     return None
@@ -201,11 +201,11 @@ class LocationRules:
         return result
 
     def item(
-        self, accesses: tuple[p.Access, ...], stream: Callable[[State], int], streams: Iterable[int]
+        self, accesses: tuple[p.Access, ...], stream: Callable[[State], int], streams: Iterable[int], starts: bool = False
     ) -> list[Apply]:
         """Accesses by one device item: they never conflict with each other, and the item's end is the stream's tail.
 
-        `streams`: every stream that `stream` may say.
+        `streams`: every stream that `stream` may say. `starts`: of the one stream, also that the item starts after the call.
         """
         ordered = sorted(enumerate(accesses), key=lambda item: item[1].mode == "w")
         judged = [(j, access.target) for which, access in ordered if (j := self._judge(which, access)) is not None]
@@ -219,6 +219,8 @@ class LocationRules:
         single = known[0] if len(known) == 1 else None
 
         def run(s: State) -> list[State] | None:
+            if starts:
+                s.streams[known[0]] |= s.tb[t]
             if only is not None:
                 row = s.locals[t]
                 for i in only:
@@ -288,12 +290,14 @@ class LocationRules:
         s.block = (refs, free, uses, defined, owner)
 
     def _record_shared(self, s: State, slot: int) -> None:
-        """A record is an item of its stream, behind all that is in the hardware queue (S116)."""
+        """A record is an item of its stream, behind all that is in the hardware queue (S116).
+
+        What a "no" of the stream comes after is not kept: such a stream may always say no (`Compiler.noted`), and whoever
+        may access the block from now on comes after the free.
+        """
         queue = self.layout.carriers[slot]
         s.streams[queue] |= s.tb[self.t]
         s.streams[slot] = s.streams[queue]
-        busy = any(s.calls[k] & PENDING for k in self.layout.own_slots(queue))
-        s.calls[slot] |= s.tb[self.t] | (PENDING if busy else 0)
 
     def _dangle(self, s: State) -> None:
         """The raw pointers that are left, wherever they are kept, point to what was freed."""
@@ -318,10 +322,8 @@ class LocationRules:
     def alloc(self, effect: p.Alloc, stream: Callable[[State], int] | None) -> list[Apply]:
         """The byte is handed out when it is free and the owner fits (S62, S63); whether it is, is a branch."""
         location, t, local = self.location, self.t, effect.local
-        owner_id = effect.stream.id if isinstance(effect.stream, (p.Obj, p.Slot)) else None
-        if effect.space != "device":
-            owner_id = None
-        if location is None or location.kind != "block" or location.id != owner_id:
+        home = allocator(effect, self.layout.program.threads[t])
+        if location is None or location.kind != "block" or (location.id, location.process) != home or location.behind(effect.bytes):
             return [lambda s: self._set(s, local, 0)]
         self.touches.add("block")
         queue, node = stream if effect.space == "device" else None, self.node
@@ -347,23 +349,41 @@ class LocationRules:
         base, t, local = effect.base, self.t, effect.local
         attributed, held = effect.attributed, effect.held
         self.mark_references()
+        location = self.location
+        elsewhere = not isinstance(base, p.Local) and (location is None or location.kind != "memory" or location.id != base.id)
+        outside = self.outside(base)
 
         def run(s: State) -> None:
-            if isinstance(base, p.Local):
+            value: Any
+            if elsewhere:
+                value = 0
+            elif isinstance(base, p.Local):
                 value = s.locals[t][base.id]
             else:
                 slot = None
                 if isinstance(base, p.Slot):
                     slot = self.layout.index(t, base.index, self.layout.depth(base.id))(s)
                 value = self.layout.reference(base.id, slot)
+            if outside:
+                value = put_outside(value)
             if value.__class__ is Tenant and held:
                 self.hold(s, (value,))
-                value = Tenant(value if attributed else 2)
+                if not attributed:
+                    value = Tenant(2 if value < OUTSIDE else OUTSIDE + 1)
             elif value.__class__ is Tenant:
                 value = RAW
             self._set(s, local, value)
 
         return [run]
+
+    def outside(self, operand: Any) -> bool:
+        """Whether what is kept or handed over is a part that surely does not cover the location."""
+        part = getattr(operand, "part", None)
+        if self.location is None or part is None:
+            return False
+        # A part of a part lies within it, wherever that is.
+        narrowed = isinstance(operand, p.Local) and (self.t, operand.id) in self.layout.narrowed
+        return not narrowed and self._part(part) is None
 
     def drop(self, effect: p.Drop) -> list[Apply]:
         """The reference of a local ends."""
@@ -403,7 +423,7 @@ class LocationRules:
 
         def run(s: State) -> None:
             value = s.locals[t][local]
-            if value.__class__ is not Tenant or (space == "pinned" and value == 2):
+            if value.__class__ is not Tenant or value in (2, OUTSIDE + 1):
                 return
             assert s.block is not None
             refs, free, uses, defined, owner = s.block
@@ -458,29 +478,74 @@ class LocationRules:
 
     def give(self, effect: p.Give, after: Callable[[State], int] | None) -> list[Apply]:
         """A token goes back with what its giver and its event carry."""
-        k, t = self.layout.pool[effect.pool], self.t
+        k, t, node = self.layout.pool[effect.pool], self.t, self.node
         assert isinstance(effect.token, p.Local)
         local = effect.token.id
+        others = self._others(effect.pool)
+        forgets = not self._used_behind(local)
 
         def run(s: State) -> None:
             zeros, ones, guessed = s.pools[k]
             bit = s.tb[t] | ((after(s) & BIT) if after is not None else 0)
-            if s.locals[t][local].__class__ is Token:
+            mine = s.locals[t][local].__class__ is Token
+            if guessed != 2 if mine else zeros + ones >= others:
+                s.hazard = ("TWICE", node)
+                return
+            if mine:
                 s.pools[k] = (zeros, ones, bit)
             else:
                 s.pools[k] = (zeros, ones + 1, guessed) if bit else (zeros + 1, ones, guessed)
-            self._set(s, local, 0)
+            if forgets:
+                self._set(s, local, 0)
 
-        return [run]
+        return [forks(run)]
+
+
+    def _others(self, number: int) -> int:
+        """How many tokens of the pool are not the guessed one."""
+        pool = self.layout.program.objects[number]
+        assert isinstance(pool, p.Pool)
+        return pool.size - int(self.tracked(number))
+
+    def _used_behind(self, local: int) -> bool:
+        """Whether the thread may still use the local behind this node, in the same turn."""
+        nodes = self.layout.program.threads[self.t].nodes
+        todo, seen = [*successors(nodes[self.node])], set()
+        while todo:
+            at = todo.pop()
+            if at < 0 or at in seen:
+                continue
+            seen.add(at)
+            node = nodes[at]
+            what = node.operation if isinstance(node, p.Do) else node.question
+            if isinstance(what, (p.Take, p.Drop)) and what.local == local:
+                continue
+            if any((isinstance(x, p.Local) and x.id == local) or (isinstance(x, p.Var) and x.local == local) for x in walk(what)):
+                return True
+            todo += successors(node)
+        return False
+
+
+def successors(node: p.Node) -> tuple[int, ...]:
+    """The nodes behind a node."""
+    return (node.next,) if isinstance(node, p.Do) else tuple(after for _, after in node.branches)
 
 
 class Tenant(int):
-    """A reference to the guessed byte's block: 1, or 2 through a view that cannot be attributed."""
+    """A reference to the guessed byte's block: 1, or 2 through a view that cannot be attributed; `OUTSIDE` more than that less one
+    where it is to a part without the byte, which keeps the block all the same."""
 
     __slots__ = ()
 
 
 class Token(int):
-    """The guessed token of a pool."""
+    """The guessed token of a pool: 1, or `OUTSIDE` where it is a reference to a part of it without the byte."""
 
     __slots__ = ()
+
+
+def put_outside(value: Any) -> Any:
+    """The reference, to a part that does not cover the location's byte."""
+    if value.__class__ is Tenant:
+        return Tenant(value if value >= OUTSIDE else OUTSIDE + value - 1)
+    return Token(OUTSIDE) if value.__class__ is Token else 0

@@ -89,7 +89,7 @@ class Device:
         m = s.meet
         assert m is not None
         m.ends[slot] = number
-        s.calls[slot] = (s.calls[slot] | bit | PENDING) & ~JOINED
+        s.calls[slot] |= bit | PENDING
 
     # ------------------------------------------------------------ out of it
 

@@ -342,7 +342,7 @@ class MeetingCompiler(ThreadCompiler):
                 recorded(s)
                 device.append(s, i, s.streams[behind], None)
                 s.streams[k] |= s.streams[behind]
-            s.calls[k] = (s.calls[k] | s.tb[t] | s.calls[k_behind]) & ~JOINED
+            s.calls[k] = (s.calls[k] | s.calls[k_behind]) & ~JOINED  # which the record's call is one of
 
         return [run]
 

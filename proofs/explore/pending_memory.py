@@ -184,7 +184,8 @@ class MeetingRules(LocationRules):
             return found
         k, t, now = self.layout.pool[effect.pool], self.t, found[0]
         assert isinstance(effect.token, p.Local)
-        local = effect.token.id
+        local, node, others, forgets = effect.token.id, self.node, self._others(effect.pool), not self._used_behind(effect.token.id)
+
         def run(s: State) -> None:
             number = after(s) >> NUMBER
             if not number:
@@ -193,10 +194,16 @@ class MeetingRules(LocationRules):
             m = s.meet
             assert m is not None
             guessed = s.locals[t][local].__class__ is Token
+            zeros, ones, mark = s.pools[k]
+            waiting = sum(one[1:4:2] == (k, guessed) for one in m.deferred)
+            if (mark != 2 or waiting) if guessed else zeros + ones + waiting >= others:
+                s.hazard = ("TWICE", node)
+                return
             m.deferred = tuple(sorted((*m.deferred, (number, k, s.tb[t], guessed))))
-            self._set(s, local, 0)
+            if forgets:
+                self._set(s, local, 0)
 
-        return [run]
+        return [forks(run)]
 
 
 def _older(what: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -125,8 +125,9 @@ class Search:
         self.setting = setting
         self.spared = spared
         self.proof = proof
-        compiler = Compiler(setting, location)
         self.program = program = setting.program
+        self.passed = dropped(setting, location) if sliced else [set() for _ in program.threads]
+        compiler = Compiler(setting, location, self.passed)
         self.met = compiler.met
         """Not empty once two conflicting accesses of the location happened, ordered or not."""
         self.accessors = compiler.accessors
@@ -134,7 +135,6 @@ class Search:
         self.location = location
         self.reduce = reduce
         self.layout = compiler.layout
-        self.passed = dropped(setting, location) if sliced else [set() for _ in program.threads]
         self.entry = [self.skip(t, thread.entry) for t, thread in enumerate(program.threads)]
         self.idle_at = [node if thread.idle else DONE for node, thread in zip(self.entry, program.threads, strict=True)]
         """Where a thread waits for work that nobody need give it."""
@@ -300,25 +300,29 @@ class Search:
             return
         results = self._node(one, t, pc, int(pc == self.entry[t]))
         count = 0
+        nothing: list[State] = []
         todo: list[tuple[int, int, State]] = []
         met: dict[Any, list[int]] = {}
         while True:
-            going: list[State] = []
-            for n in results:
-                if n.hazard is not None and n.hazard[0] != "same bytes":
-                    yield n
-                elif not (prune and n.witness is not None and n.hazard is None and closed(n)):
-                    going.append(n)
-            if not todo and len(going) == 1:
-                one = going[0]
-            else:
-                for n in going:
-                    count += 1
-                    heapq.heappush(todo, (n.trail[3], count, n))
+            if todo or len(results) != 1:
+                for n in results:
+                    if n.hazard is not None and n.hazard[0] != "same bytes":
+                        yield n
+                    elif not (prune and n.witness is not None and n.hazard is None and closed(n)):
+                        count += 1
+                        heapq.heappush(todo, (n.trail[3], count, n))
                 if not todo:
                     return
                 one = heapq.heappop(todo)[2]
-            results = []
+            else:
+                one = results[0]
+                if one.hazard is not None:
+                    if one.hazard[0] != "same bytes":
+                        yield one
+                        return
+                elif prune and one.witness is not None and closed(one):
+                    return
+            results = nothing
             pc = one.pc[t]
             if pc < 0:
                 if one.meet is None or not one.meet.inside[t]:
@@ -348,14 +352,16 @@ class Search:
     def _node(self, s: State, t: int, pc: int, begins: int = 0) -> list[State]:
         """Run node `pc`; `begins` is 1 where a turn begins with it."""
         node = self.code[t][pc]
-        return self._ask(s, t, pc, node, begins) if isinstance(node, AskNode) else self._block(s, t, pc, begins)
+        return self._ask(s, t, pc, node, begins) if node.__class__ is AskNode else self._block(s, t, pc, begins)
 
     def _ask(self, s: State, t: int, pc: int, node: AskNode, begins: int) -> list[State]:
         result = []
+        branches, before = node.branches, s.trail
+        turns, operations = before[2] + begins, before[3] + 1
         for answer, n in node.answers(s):
-            if answer in node.branches:
-                n.mark((t, pc, answer), begins, 1)
-                n.pc[t] = node.branches[answer]
+            if answer in branches:
+                n.trail = ((t, pc, answer), before, turns, operations)
+                n.pc[t] = branches[answer]
                 result.append(n)
         return result
 
@@ -411,6 +417,24 @@ class Search:
         live = [s]
         ended: list[State] = []
         for plain, fork in pieces:
+            if len(live) == 1:  # mostly
+                for effect in plain:
+                    if effect(s) is not None:
+                        raise AssertionError("an effect that branches is not marked so")
+                if fork is None:
+                    break
+                states = fork(s)
+                if not states:
+                    if s.hazard is None or s.hazard[0] == "same bytes":
+                        continue
+                    return [*ended, s]
+                live = []
+                for n in states:
+                    (live if n.hazard is None or n.hazard[0] == "same bytes" else ended).append(n)
+                if not live:
+                    return ended
+                s = live[0]
+                continue
             for one in live:
                 for effect in plain:
                     if effect(one) is not None:
@@ -422,6 +446,9 @@ class Search:
                 for n in fork(one) or (one,):
                     (after if n.hazard is None or n.hazard[0] == "same bytes" else ended).append(n)
             live = after
+            if not live:
+                return ended
+            s = live[0]
         return ended + live if ended else live
 
     def _end(self, s: State, t: int) -> None:
@@ -607,7 +634,7 @@ class Search:
         """Kind, first and second access of the hazard of `n`, and their numbers: the last step of its path found it."""
         assert n.hazard is not None
         kind, node = n.hazard[:2]
-        w = n.witness if kind != "EMPTY" else None
+        w = n.witness if kind not in ("EMPTY", "TWICE") else None
         at = n.trail
         while at[0][0] == "got":
             at = at[1]

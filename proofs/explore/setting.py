@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from fencepost.model import program as p
 from fencepost.model.effects import Effect
-from fencepost.model.operations import Context, lower
+from fencepost.model.operations import Context, lower_node
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 from fencepost.proofs import edits
 from fencepost.proofs.explore.fifo import QueueForm, queue_forms
 from fencepost.proofs.explore.flow import Flow
 from fencepost.proofs.explore.layout import Layout, walk
+from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.positions import Positions, Source
 from fencepost.proofs.explore.reduction import circles, driven
 from fencepost.proofs.explore.serial import Direct
 from fencepost.proofs.explore.slicing import Slicer
@@ -35,12 +37,15 @@ class Setting:
             context = Context(program, thread, platform, environment)
             for i, node in enumerate(thread.nodes):
                 if isinstance(node, p.Do):
-                    self.lowered[t, i] = lower(node.operation, context)
+                    self.lowered[t, i] = lower_node(node, context)
         self.queries = self.layout.queries
         self.slicer = Slicer(program, self.lowered)
         self.driven = driven(program)
         self.circles = [circles(thread) for thread in program.threads]
         self.flow = Flow(program)
+        self._positions: Positions | None = None
+        self._layouts: dict[frozenset[Source], Layout] = {}
+        """The layouts of searches that keep only some positions."""
         self._forms: list[QueueForm] | None = None
         self.direct: Direct | None = None
         """Who accesses which object by name (serial.py), once somebody asked."""
@@ -65,6 +70,21 @@ class Setting:
         from fencepost.proofs.explore.pending import Device
 
         return Device(self.meetings, self.queries)
+
+    def layout_for(self, location: Location | None, passed: list[set[int]]) -> tuple[Layout, frozenset[Source] | None]:
+        """The layout of a search of the location, and the positions that it keeps; None stands for all.
+
+        `passed`: for each thread the nodes that are passed over.
+        """
+        if not self.layout.var_depth or self.layout.meets:
+            return self.layout, None
+        if self._positions is None:
+            self._positions = Positions(self.program, self.layout, self.lowered)
+        kept = self._positions.kept(location, passed)
+        found = self._layouts.get(kept)
+        if found is None:
+            found = self._layouts[kept] = self.layout.keeping(kept)
+        return found, kept
 
     @property
     def forms(self) -> list[QueueForm]:

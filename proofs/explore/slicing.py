@@ -5,6 +5,9 @@ argument: let `s` be a stream that one thread T alone uses, on which nothing acc
 alone waits on. Every bit that `s` or such an event ever carries came from T at an earlier call, so it is at most T's
 own bit, and joining it into T, or into a stream through a call of T, adds nothing. An event that is recorded on a
 stream that matters keeps *all* its records: dropping an overwrite would keep a stale capture alive.
+
+An operation on a local matters only where the local may refer to the location's bytes (flow.py). Without a location nothing is
+ever guessed, so no bit is ever set: of control alone is left what waits, tests and hands over.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 Key = Any
 Node = tuple[int, int]
 Source = tuple[str, Any]
-"""What may matter: ("stream", object), ("event", key), ("memory", object), ("local", None), ("block", None)."""
+"""What may matter: ("stream", object), ("event", key), ("memory", object); of the locals that may refer to the location
+("local", (thread, local)), and where it is in a block ("noted", (thread, local))."""
 
 
 def dropped(setting: Setting, location: Location | None) -> list[set[int]]:
@@ -30,17 +34,17 @@ def dropped(setting: Setting, location: Location | None) -> list[set[int]]:
     result: list[set[int]] = [set() for _ in setting.program.threads]
     if setting.queries:
         return result  # what a query may answer depends on every capture; and streams that share a queue carry each other's bits
-    return setting.slicer.dropped(location)
+    return setting.slicer.dropped(location, setting.flow.holders(location) if location is not None else ())
 
 
 def _event(t: int, operand: p.Operand) -> Key:
     return ("local", t, operand.id) if isinstance(operand, p.Local) else ("object", operand.id)
 
 
-def _touched(accesses: Iterable[p.Access]) -> Iterator[Source]:
+def _touched(t: int, accesses: Iterable[p.Access]) -> Iterator[Source]:
     for access in accesses:
         target = access.target
-        yield ("local", None) if isinstance(target, p.Local) else ("memory", target.id)
+        yield ("local", (t, target.id)) if isinstance(target, p.Local) else ("memory", target.id)
 
 
 class Slicer:
@@ -54,6 +58,8 @@ class Slicer:
         self.leads: dict[Source, set[Source]] = {}
         """What matters as soon as the key does."""
         self.roots: set[Source] = set()
+        self.meets = any(isinstance(effect, e.MEETINGS) for effects in lowered.values() for effect in effects)
+        """Whether streams meet: then what is pending decides who can go on, with or without a location."""
         for (t, i), effects in lowered.items():
             self.threads[t].add(i)
             for effect in effects:
@@ -65,17 +71,21 @@ class Slicer:
         """An effect changes something that is looked at iff one of its sources matters."""
         needs: list[Source]
         if isinstance(effect, e.Touch):
-            needs = list(_touched(effect.accesses))
+            needs = list(_touched(t, effect.accesses))
         elif isinstance(effect, e.Enqueue):
-            needs = [("stream", effect.stream.id), *_touched(effect.accesses)]
+            needs = [("stream", effect.stream.id), *_touched(t, effect.accesses)]
         elif isinstance(effect, (e.RecordEvent, e.JoinEvent, e.StreamJoinsEvent)):
             needs = [("event", _event(t, effect.event))]
         elif isinstance(effect, e.JoinStream):
             needs = [("stream", effect.stream.id)]
         elif isinstance(effect, e.StreamJoinsStream):
             needs = [("stream", effect.other.id)]
-        elif isinstance(effect, (p.Alloc, p.Drop, e.NoteUse)):
-            needs = [("block", None)]
+        elif isinstance(effect, (p.Alloc, p.Drop, p.View)):
+            needs = [("local", (t, effect.local))]
+        elif isinstance(effect, p.NewEvent):
+            needs = [("event", ("local", t, effect.local))]
+        elif isinstance(effect, e.NoteUse):
+            needs = [("noted", (t, effect.block.id))] if isinstance(effect.block, p.Local) else []
         else:
             self.always.add(node)
             return
@@ -94,10 +104,10 @@ class Slicer:
             for stream in _streams(effect):
                 users.setdefault(stream, set()).add(t)
             if isinstance(effect, e.Enqueue):
-                for source in _touched(effect.accesses):
+                for source in _touched(t, effect.accesses):
                     self._lead(source, ("stream", effect.stream.id))
-            if isinstance(effect, e.NoteUse):
-                self._lead(("block", None), ("stream", effect.stream.id))
+            if isinstance(effect, e.NoteUse) and isinstance(effect.block, p.Local):
+                self._lead(("noted", (t, effect.block.id)), ("stream", effect.stream.id))
             if isinstance(effect, e.RecordEvent):
                 key = _event(t, effect.event)
                 records.append((key, effect.stream.id, t))
@@ -135,17 +145,20 @@ class Slicer:
                 work += self.leads.get(source, ())
         return frozenset(seen)
 
-    def dropped(self, location: Location | None) -> list[set[int]]:
-        """For each thread the `Do` nodes that change nothing that an exploration of `location` looks at."""
+    def dropped(self, location: Location | None, holders: Iterable[Node]) -> list[set[int]]:
+        """For each thread the `Do` nodes that change nothing that an exploration of `location` looks at.
+
+        `holders`: the locals (thread, local) that may refer to its bytes. Without a location nothing ever carries a bit.
+        """
         start: set[Source] = set()
-        if location is not None:
-            start.add(("local", None))
-            if location.kind == "memory":
-                start.add(("memory", location.id))
-            if location.kind == "block":
-                start.add(("block", None))
+        for local in holders:
+            start.add(("local", local))
+            if location is not None and location.kind == "block":
+                start.add(("noted", local))
+        if location is not None and location.kind == "memory":
+            start.add(("memory", location.id))
         kept = set(self.always)
-        for source in self._closed(start, self.base):
+        for source in self._closed(start, self.base) if location is not None or self.meets else ():
             kept |= self.kept_by.get(source, set())
         result = [nodes.copy() for nodes in self.threads]
         for t, i in kept:
@@ -157,5 +170,11 @@ def _streams(effect: e.Effect) -> list[int]:
     """Stream objects that the effect uses."""
     if isinstance(effect, p.Alloc):
         return []
-    used = (getattr(effect, "stream", None), getattr(effect, "other", None))
-    return [one.id for one in used if isinstance(one, (p.Obj, p.Slot))]
+    names = _named.get(effect.__class__)
+    if names is None:
+        names = _named[effect.__class__] = [name for name in ("stream", "other") if name in effect.__struct_fields__]
+    return [one.id for name in names if isinstance(one := getattr(effect, name), (p.Obj, p.Slot))]
+
+
+_named: dict[type, list[str]] = {}
+"""The fields of each class of effects that name a stream."""
