@@ -205,18 +205,21 @@ def check_folder(directory: str) -> None:
                 raise InputError(f"--certificate {directory}: the folder holds something else ({name}); name a new one")
 
 
-def write_certificates(outcomes: Sequence[Outcome], directory: str, progress: Progress) -> bool:
+def write_certificates(outcomes: Sequence[Outcome], directory: str, progress: Progress) -> tuple[list[Outcome], bool]:
     """Write the certificate of every proved answer: to `directory` itself for one, else to a folder in it for each.
 
-    Says on standard error what was written and what was not. Returns whether every proof got its certificate.
+    Says on standard error what was written and what was not. Returns the outcomes, of which those are unknown whose proof the
+    certificate's relation contradicts, and whether every proof got its certificate.
     """
+    from fencepost.check import doubted
     from fencepost.model.answer import PROVED
     from fencepost.model.platform import platform
-    from fencepost.proofs.certificates.writing import NoCertificate, write_certificate
+    from fencepost.proofs.certificates.writing import Contradicted, NoCertificate, write_certificate
 
     complete = True
     taken: set[str] = set()
-    for outcome in outcomes:
+    found = list(outcomes)
+    for number, outcome in enumerate(outcomes):
         answer, program = outcome.answer, outcome.program
         if answer is None or program is None:
             continue
@@ -232,6 +235,8 @@ def write_certificates(outcomes: Sequence[Outcome], directory: str, progress: Pr
             )  # fmt: skip
         except NoCertificate as why:
             complete = False
+            if isinstance(why, Contradicted):
+                found[number] = doubted(outcome, f"engines disagree: explore proved, the certificate's relation: {why}")
             progress.clear()
             click.echo(f"fencepost: no certificate for {title}: {why}", err=True)
             continue
@@ -246,7 +251,7 @@ def write_certificates(outcomes: Sequence[Outcome], directory: str, progress: Pr
                 "being pending for ever; nothing is proved about what comes behind a hang", err=True,
             )  # fmt: skip
         click.echo(f"certificate: {where} ({_count(states, 'minimal bit set')}); check it with `fencepost verify`", err=True)
-    return complete
+    return found, complete
 
 
 def _late(progress: Progress) -> Callable[[str], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, TypeVar
 
 from fencepost.model import effects as e
@@ -18,10 +19,13 @@ from fencepost.proofs.certificates.world import (
     Witness,
     World,
     may_overlap,
+    pieces_disjoint,
     surely_covers,
 )
 
 Kind = TypeVar("Kind", bound=p.Data)
+_END = 1 << 62
+"""In bytes: behind the end of every allocation."""
 
 
 def inside(value: Any) -> list[Any]:
@@ -337,7 +341,7 @@ class Accessing:
         return None
 
     def _defined(self, w: World, t: int, n: int, which: int, write: bool, same: bool, where: Where) -> None:
-        """A read of a block before its owner wrote there reads undefined bytes."""
+        """A read of a block before its owner wrote each piece of it reads undefined bytes."""
         path, former = where.path, where.owner == "former"
         if w.block is None or where.owner == "gone":
             return
@@ -345,12 +349,41 @@ class Accessing:
         if written is None:
             return
         if not write:
-            if not any(surely_covers(done, path) for done in written):
+            if not all(any(may_give(done, path, piece) for done in written) for piece in self.pieces(path)):
                 self.fault(w, "UNDEFINED", t, n, which)
         elif not same and not any(surely_covers(done, path) for done in written):
             left = tuple(done for done in written if not surely_covers(path, done))
             now = tuple(sorted((*left, path), key=repr))
             w.block = w.block._replace(former=now) if former else w.block._replace(written=now)
+
+    def pieces(self, read: Path) -> tuple[Any, ...]:
+        """What of a read of a block must have been written: each name and span that the program cuts blocks into. None: any part of it."""
+        names, spans = self.cuts
+        if not read:
+            return (*names, *spans) or (None,)
+        first = read[0]
+        if first[0] == "span":
+            return tuple(one for one in spans if first[1] <= one[1] and one[2] <= first[2]) or (None,)
+        return (first,) if first[0] == "name" else (None,)
+
+    @functools.cached_property
+    def cuts(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The names, and the elementary spans that the ends of allocations and of named spans cut."""
+        named: set[str] = set()
+        ends: set[int] = set()
+        sizes = [o.bytes for o in self._operations() if isinstance(o, p.Alloc)]
+        for part in (x.part for o in self._operations() for x in inside(o) if isinstance(x, p.Local)):
+            if isinstance(part, p.Named):
+                named.add(part.name)
+            elif isinstance(part, p.Span):
+                ends.update((part.start, part.stop))
+        if ends and sizes:
+            ends.update((0, *sizes))
+        row = sorted(ends)
+        return tuple(("name", one) for one in sorted(named)), tuple(("span", row[k], row[k + 1]) for k in range(len(row) - 1))
+
+    def _operations(self) -> list[p.Operation]:
+        return [node.operation for thread in self.program.threads for node in thread.nodes if isinstance(node, p.Do)]
 
     def _choose(self, w: World, wit: Witness, write: bool, t: int, n: int, which: int) -> World:
         chosen = w.copy()
@@ -436,8 +469,7 @@ class Accessing:
                 if w.fifos[s]:
                     waits = (*waits, self.record(w, s, w.tb[t]))
                 else:
-                    w.streams[s] |= w.tb[t]
-                    free |= w.streams[s]
+                    free |= w.streams[s]  # the record starts after its call, and so does whoever gets the block
             self.leave_pending(w)
             uses, written = (), None if written is None else ()
             if w.witness is not None and w.witness.tenant:
@@ -458,8 +490,7 @@ class Accessing:
         """Whether the allocation gets the guessed block is open when that is free and of the same owner (S62, S63)."""
         cls = self.cls
         device = effect.space == "device"
-        owner = effect.stream.id if device and isinstance(effect.stream, (p.Obj, p.Slot)) else -1
-        if cls is None or cls.kind != "block" or cls.id != owner or w.block is None:
+        if cls is None or cls != self.footprint.class_of(t, effect) or w.block is None:
             self.set_local(w, t, effect.local, ("O",))
             return None
         mine = self.named(w, t, effect.stream) if device and effect.stream is not None else None
@@ -469,7 +500,8 @@ class Accessing:
             return None
         got = w.copy()
         got.tb[t] |= block.free
-        got.block = Block(1, 0, (), mine, () if w.witness is None else None, (), block.former)
+        behind: tuple[Path, ...] = ((("span", effect.bytes, _END),),) if self.cuts[1] else ()  # what it has not need not be written
+        got.block = Block(1, 0, (), mine, behind if w.witness is None else None, (), block.former)
         self.set_local(got, t, effect.local, ("B", True, ()))
         got.path = (*got.path[:-1], got.path[-1]._replace(got=True))
         return [w, got]
@@ -485,13 +517,13 @@ class Accessing:
         self.set_local(w, t, effect.local, None)
 
     def _noteuse(self, w: World, t: int, n: int, which: int, effect: e.NoteUse) -> None:
-        """The allocator learns of a use (S64; S79, S84 for pinned blocks)."""
+        """The allocator learns of a use (S64, S79), unless it cannot attribute it (S72, S84)."""
         cls, block = self.cls, w.block
         if cls is None or block is None or not isinstance(effect.block, p.Local):
             return
         value = w.locals[t][effect.block.id]
         pinned = cls.id < 0
-        if value is None or value[0] != "B" or effect.space != ("pinned" if pinned else "device") or (pinned and not value[1]):
+        if value is None or value[0] != "B" or effect.space != ("pinned" if pinned else "device") or not value[1]:
             return
         used = self.named(w, t, effect.stream)
         if used != block.owner and used not in block.uses:
@@ -524,3 +556,11 @@ def _live(thread: p.Thread) -> list[frozenset[int]]:
             changed = changed or now != live[n]
             live[n] = frozenset(now)
     return live
+
+
+def may_give(write: Path, read: Path, piece: Any) -> bool:
+    """Whether a write may have given a piece of a read its content; what is a part of a part counts as the larger one."""
+    if piece is None:
+        return may_overlap(write[:1], read[:1])
+    return not write or not pieces_disjoint(write[0], piece)
+

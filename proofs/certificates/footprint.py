@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 from fencepost.model import effects as e
 from fencepost.model import program as p
-from fencepost.model.operations import Context, lower
+from fencepost.model.operations import Context, lower_node
 from fencepost.model.platform import Platform
 
 Node = tuple[int, int]
@@ -20,7 +20,7 @@ Node = tuple[int, int]
 
 
 class Class(msgspec.Struct, frozen=True, order=True):
-    """Memory that can share bytes. `kind` "memory" (object `id`) | "block" (owner stream `id`, -1: pinned) | "pool"."""
+    """Memory that can share bytes. `kind` "memory" (object `id`) | "block" (owner stream `id`, < 0: pinned, for each process) | "pool"."""
 
     kind: str
     id: int
@@ -28,8 +28,19 @@ class Class(msgspec.Struct, frozen=True, order=True):
     def label(self, program: p.Program) -> str:
         """A name that is unique in the program."""
         if self.kind == "block":
-            return "pinned blocks" if self.id < 0 else f"blocks of {program.objects[self.id].name}"
+            if self.id >= 0:
+                return f"blocks of {program.objects[self.id].name}"
+            homes = pinning(program)
+            return "pinned blocks" if len(homes) < 2 else f"pinned blocks of process {homes[-1 - self.id]!r}"
         return program.objects[self.id].name
+
+
+def pinning(program: p.Program) -> list[str]:
+    """The processes that allocate pinned memory: each has an allocator of its own (S80)."""
+    return sorted({
+        thread.process for thread in program.threads for node in thread.nodes
+        if isinstance(node, p.Do) and isinstance(node.operation, p.Alloc) and node.operation.space != "device"
+    })  # fmt: skip
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -59,7 +70,7 @@ class Footprint:
             context = Context(program, thread, platform)
             for n, node in enumerate(thread.nodes):
                 if isinstance(node, p.Do):
-                    self.effects[t, n] = lower(node.operation, context)
+                    self.effects[t, n] = lower_node(node, context)
         self.queries = any(
             isinstance(node, p.Ask) and isinstance(node.question, (p.EventQuery, p.StreamQuery))
             for thread in program.threads
@@ -67,6 +78,7 @@ class Footprint:
         )
         self.meets = any(isinstance(x, e.MEETINGS) for effects in self.effects.values() for x in effects)
         """Whether work of a stream can be pending."""
+        self._pinning = pinning(program)
         self._origins()
         self.accesses = tuple(self._accesses())
         found = {cls for (t, *_), x in self._touched() for cls in self.classes_of(t, x.target)}
@@ -91,8 +103,7 @@ class Footprint:
         def step(t: int, op: p.Operation) -> Iterator[tuple[set[Class], set[Class]]]:
             """(what flows, where to)."""
             if isinstance(op, p.Alloc):
-                owner = op.stream.id if op.space == "device" and isinstance(op.stream, (p.Obj, p.Slot)) else -1
-                yield {Class("block", owner)}, local.setdefault((t, op.local), set())
+                yield {self.class_of(t, op)}, local.setdefault((t, op.local), set())
             elif isinstance(op, p.View):
                 yield of(t, op.base), local.setdefault((t, op.local), set())
             elif isinstance(op, p.Take):
@@ -117,6 +128,12 @@ class Footprint:
                         changed = changed or not what <= where
                         where |= what
         self.local_classes = local
+
+    def class_of(self, t: int, op: p.Alloc) -> Class:
+        """The blocks of which an allocation gets one: those of its stream (S62), or pinned ones of its process (S80)."""
+        if op.space == "device":
+            return Class("block", op.stream.id if isinstance(op.stream, (p.Obj, p.Slot)) else -1)
+        return Class("block", -1 - self._pinning.index(self.program.threads[t].process))
 
     def classes_of(self, t: int, target: p.Operand) -> frozenset[Class]:
         """The classes that an operand of thread `t` may touch."""
@@ -207,10 +224,14 @@ class Footprint:
             return tuple(self.effects)  # what a query may answer depends on every capture
         label = cls.label(self.program)
         kept = {(a.thread, a.node) for a in self.accesses if label in a.classes}
-        if self.meets:  # whatever a stream waits for decides what is pending: only work on other memory is left out
+        if self.meets:
+            # Whatever a stream waits for decides what is pending: only work on other memory is left out, and that only where
+            # what its thread puts there later carries all that its call did.
+            users = self._stream_users()
             return tuple(
                 node for node, effects in self.effects.items()
-                if node in kept or not effects or not all(isinstance(x, (e.Touch, e.Enqueue)) for x in effects)
+                if node in kept or not effects
+                or not all(isinstance(x, e.Touch) or (isinstance(x, e.Enqueue) and len(users[x.stream.id]) == 1) for x in effects)
             )  # fmt: skip
         flows: dict[Node, list[tuple[set[object], set[object]]]] = {}
         for (t, n), effects in self.effects.items():
@@ -229,6 +250,17 @@ class Footprint:
                     changed = changed or not more <= read
                     read |= more
         return tuple(node for node in flows if node in kept)
+
+    def _stream_users(self) -> dict[int, set[int]]:
+        """The threads that name each stream object, or synchronise its device."""
+        users: dict[int, set[int]] = {}
+        for (t, _), effects in self.effects.items():
+            for effect in effects:
+                named = [getattr(effect, field, None) for field in ("stream", "other")]
+                streams = device_streams(self.program, effect) if isinstance(effect, e.JoinDevice) else []
+                for stream in (*streams, *(x.id for x in named if isinstance(x, (p.Obj, p.Slot)))):
+                    users.setdefault(stream, set()).add(t)
+        return users
 
     def _flow(self, t: int, effect: e.Effect) -> tuple[set[object], set[object]]:
         """(bits read, bits written) by an effect, the accesses themselves aside."""

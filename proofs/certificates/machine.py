@@ -196,33 +196,37 @@ class Machine(Meetings):
         s, k = self.stream(w, t, effect.stream), self.event(w, t, effect.event)
         if k is None:
             return
+        if self.track and not w.known[k]:
+            return  # never recorded: does nothing (S18), so a "no" of the stream tells nothing of this call
+        called = w.called[k] if self.track else 0
         if w.latest[k]:
-            self.called_on(w, t, s)
+            self.called_on(w, t, s, called)
             self.append(w, s, ("join", w.latest[k]), 0)
             return
         if w.fifos[s]:  # only later items wait (S20)
-            self.called_on(w, t, s)
+            self.called_on(w, t, s, called)
             self.append(w, s, ("go",), w.events[k])
             return
         w.streams[s] |= w.events[k]
-        if self.track and w.known[k]:  # never recorded: does nothing (S18)
-            w.calls[s] |= w.tb[t]
+        if self.track:
+            w.calls[s] |= w.tb[t] | called
             w.busy[s] = w.busy[s] or not w.known[k] & COMPLETE
 
     def _streamjoinsstream(self, w: World, t: int, n: int, which: int, effect: e.StreamJoinsStream) -> None:
         s, other = self.stream(w, t, effect.stream), self.stream(w, t, effect.other)
+        called = w.calls[other] if self.track else 0  # while that one is busy, so is this
         if w.fifos[other]:
-            self.called_on(w, t, s)
+            self.called_on(w, t, s, called)
             self.append(w, s, ("join", self.record(w, other, w.tb[t])), 0)
             return
         w.streams[other] |= w.tb[t]  # the record there
         if w.fifos[s]:
-            self.called_on(w, t, s)
+            self.called_on(w, t, s, called)
             self.append(w, s, ("go",), w.streams[other])
             return
         w.streams[s] |= w.streams[other]
         if self.track:
-            w.calls[s] |= w.tb[t]
+            w.calls[s] |= w.tb[t] | called
             w.busy[s] = w.busy[s] or w.busy[other]
 
     # ------------------------------------------------------------ hand-over

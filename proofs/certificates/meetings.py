@@ -30,6 +30,8 @@ class Meetings(Accessing):
         self.channel = {i: k for k, i in enumerate(i for i, o in objects if isinstance(o, p.Channel))}
         self.word = {i: k for k, i in enumerate(i for i, o in objects if isinstance(o, p.DeviceFlag))}
         self.open = open_channels(self.program) if self.meets else frozenset[int]()
+        self.steps = bool(self.open or self.word)
+        """Whether the device has steps of its own, which any host step may come before or behind."""
         self.most_pending, self.most_messages = 8, dict.fromkeys(self.channel, 8)
         for node in self.kept if self.meets else ():
             for effect in footprint.effects[node]:
@@ -56,10 +58,10 @@ class Meetings(Accessing):
             name = self.program.objects[self.stream_slots[s][0]].name
             raise Unsupported(f"what is pending in stream {name!r} grows without bound; let the host wait, or give the channels a capacity")
 
-    def called_on(self, w: World, t: int, s: int) -> None:
+    def called_on(self, w: World, t: int, s: int, before: int = 0) -> None:
         """A call of thread `t` put something on a stream: what a query of it comes after, when it says no."""
         if self.track:
-            w.calls[s] |= w.tb[t]
+            w.calls[s] |= w.tb[t] | before
             w.busy[s] = True
 
     def record(self, w: World, s: int, mask: int) -> int:

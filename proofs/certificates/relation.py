@@ -73,7 +73,7 @@ class Relation:
 
         def noticed(t: int, what: tuple[str, Any]) -> bool:
             kind, oid = what
-            if kind == "device":
+            if kind == "device" or (kind == "class" and self.machine.steps):
                 return True  # streams use it, too
             if kind not in ("put", "get", "test"):
                 return len(users[what]) > 1
@@ -121,6 +121,10 @@ class Relation:
                 result.add(("object", x.channel))
             if isinstance(x, (p.StoreFlag, p.WaitFlag)) and x.stream is None:
                 result |= {("object", x.flag), ("device", x.flag)}
+            if isinstance(x, (p.Take, p.Give)) and m.steps:
+                result.add(("device", x.pool))  # tokens that come back behind pending records
+            if isinstance(x, (p.EventQuery, p.StreamQuery)) and m.steps:
+                result.add(("device", None))  # what is pending says only "no"
             if isinstance(x, p.Choose) and x.agreed:
                 result.add(("agreed", x.name))
             if type(x).__name__ == "JoinDevice":

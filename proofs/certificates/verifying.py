@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 from fencepost.model import events
 from fencepost.model import program as p
-from fencepost.model.platform import PAGEABLE_D2H, PAGEABLE_H2D, Platform
+from fencepost.model.platform import SWITCHES, Platform
 from fencepost.proofs.certificates import derive, files, obligations, reach, solvers
 from fencepost.proofs.certificates.files import ClassEntry, Manifest
 from fencepost.proofs.certificates.footprint import Class, Footprint
@@ -137,7 +137,7 @@ def _environment(report: Report) -> Platform:
         raise files.CertificateError(f"platform switches: {error}") from None
     if derive.switches(platform) != manifest.platform:
         report.failures.append(f"platform: switches {manifest.platform}, this fencepost has {derive.switches(platform)}")
-    if platform.pageable_h2d not in PAGEABLE_H2D or platform.pageable_d2h not in PAGEABLE_D2H:
+    if any(getattr(platform, switch) not in known for switch, known in SWITCHES.items()):
         raise files.CertificateError(f"platform switches: no profile has {manifest.platform}")
     return platform
 

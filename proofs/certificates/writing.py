@@ -20,6 +20,10 @@ class NoCertificate(Exception):
     """Why none was written; `args[0]` is one line."""
 
 
+class Contradicted(NoCertificate):
+    """The certificate's relation has what the explorer did not find: one of them is wrong."""
+
+
 def write_certificate(
     directory: str,
     program: p.Program,
@@ -32,7 +36,7 @@ def write_certificate(
 ) -> Manifest:
     """Prove `program` once more, by the certificate's own relation, and write the proof to `directory`.
 
-    Raises `NoCertificate` when the program has a hazard, is too large or uses what certificates do not cover.
+    Raises `NoCertificate` when the program is too large or uses what certificates do not cover, `Contradicted` when it has a hazard.
     """
     limits = limits or Limits()
     footprint = Footprint(program, platform)
@@ -48,7 +52,7 @@ def write_certificate(
                 relation = Relation(footprint, cls)
                 sets = fixpoint(relation, limits)
                 if isinstance(sets, Broken):
-                    raise NoCertificate(f"{entry.label}: {_words(sets)}; the explorer found no such hazard: please report it")
+                    raise Contradicted(f"{entry.label}: {_words(sets)}; the explorer found no such hazard: please report it")
                 derived = obligations.derive(relation, sets)
                 texts[entry.file] = obligations.write(relation, sets, derived, entry.label).lines()
                 spared |= derive.spared(footprint, derived, sets)
@@ -93,7 +97,7 @@ def _control(footprint: Footprint, limits: Limits) -> None:
     """No step that a design must not take is reachable, whatever the classes."""
     broken = fixpoint(Relation(footprint, None), limits)
     if isinstance(broken, Broken):
-        raise NoCertificate(f"{_words(broken)}; the explorer found no such step: please report it")
+        raise Contradicted(f"{_words(broken)}; the explorer found no such step: please report it")
 
 
 def _words(broken: Broken) -> str:
