@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 from fencepost.model import effects as e
 from fencepost.model import program as p
-from fencepost.proofs.liveness.device import Device, DeviceSemantics, Item, reachable
-from fencepost.proofs.liveness.states import Semantics, State
+from fencepost.proofs.liveness.device import DeviceSemantics
+from fencepost.proofs.liveness.moves import State
+from fencepost.proofs.liveness.pending import Device, Item
+from fencepost.proofs.liveness.states import Semantics
+from fencepost.proofs.liveness.text import reachable
 
 
 class Helper(NamedTuple):
@@ -60,7 +63,7 @@ def groups(semantics: Semantics, state: State, agent: int) -> list[list[Helper]]
     """What a waiting agent needs: of each group somebody. A group without anybody is a wait without source."""
     program = semantics.program
     if not isinstance(semantics, DeviceSemantics):
-        return [[Helper(t) for t in static(semantics, agent, state.at[agent])]]
+        return [[Helper(t) for t in _threads(semantics, state, agent)]]
     count = len(program.threads)
     if agent >= count:
         return _stream(semantics, state, agent - count)
@@ -73,7 +76,7 @@ def groups(semantics: Semantics, state: State, agent: int) -> list[list[Helper]]
         return found
     node = program.threads[agent].nodes[n]
     what = node.operation if isinstance(node, p.Do) else node.question
-    threads = [Helper(t) for t in static(semantics, agent, n) if t != agent and _may_run(semantics, state, t, what)]
+    threads = [Helper(t) for t in _threads(semantics, state, agent) if t != agent]
     if isinstance(what, p.Take):
         device: Device = state.device
         holders = {semantics.holder(device, record) for record in device.deferred[semantics.pool[what.pool]]}
@@ -81,7 +84,22 @@ def groups(semantics: Semantics, state: State, agent: int) -> list[list[Helper]]
     return [threads]
 
 
-def _may_run(semantics: DeviceSemantics, state: State, t: int, wait: p.Operation | p.Question) -> bool:
+def _threads(semantics: Semantics, state: State, agent: int) -> list[int]:
+    """Threads that may still come to an operation that would end a thread's wait for another thread."""
+    node = semantics.program.threads[agent].nodes[state.at[agent]]
+    what = node.operation if isinstance(node, p.Do) else node.question
+    return [t for t in static(semantics, agent, state.at[agent]) if _may_run(semantics, state, t, what)]
+
+
+def gone(semantics: Semantics, state: State, agent: int) -> list[int]:
+    """Threads that have such an operation, and are past it."""
+    if agent >= len(semantics.program.threads):
+        return []
+    left = _threads(semantics, state, agent)
+    return [t for t in static(semantics, agent, state.at[agent]) if t not in left and t != agent]
+
+
+def _may_run(semantics: Semantics, state: State, t: int, wait: p.Operation | p.Question) -> bool:
     thread = semantics.program.threads[t]
     if thread.kind == "loop":
         return True  # it has an operation that would, and every node lies ahead
@@ -92,7 +110,7 @@ def _may_run(semantics: DeviceSemantics, state: State, t: int, wait: p.Operation
     return False
 
 
-def ahead(semantics: DeviceSemantics, state: State, t: int) -> set[int]:
+def ahead(semantics: Semantics, state: State, t: int) -> set[int]:
     """Nodes that a thread may still run."""
     thread, at = semantics.program.threads[t], state.at[t]
     if thread.kind == "loop":

@@ -9,20 +9,49 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from fencepost.model import program as p
-from fencepost.proofs.liveness.states import SHARED
+from fencepost.proofs.liveness.moves import SHARED
+
+QUERIES = (p.EventQuery, p.StreamQuery)
+OPEN: tuple[Hashable, ...] = ("choice", "query")
+"""What goes either way whatever the other threads do. Which way a query can go depends on what is known complete, though."""
+
+
+def asks(program: p.Program) -> bool:
+    """Whether a query is left in a program. In a reduced one: whether it matters to anybody's waiting which way a query goes."""
+    return any(isinstance(node, p.Ask) and isinstance(node.question, QUERIES) for thread in program.threads for node in thread.nodes)
 
 
 def reduced(program: p.Program) -> p.Program:
     """The program without places, with every thread reduced. A program with ring cells is given back as it is."""
+    if _latest and _latest[0] is program:
+        return _latest[1]
+    _latest[:] = [program, _reduced(program)]
+    return _latest[1]
+
+
+_latest: list[p.Program] = []
+"""The program that was reduced last, and what became of it: two questions are asked about it, one after the other."""
+
+
+def _reduced(program: p.Program) -> p.Program:
     if any(isinstance(thing, p.Cell) and thing.depth is not None for thing in program.objects):
         return program  # which slot an operation touches depends on turns and cursors
     threads = tuple(_thread(thread) for thread in program.threads)
-    return p.Program(program.name, program.objects, threads)
+    return p.Program(program.name, tuple(_without_values(thing) for thing in program.objects), threads)
+
+
+def _without_values(thing: p.Object) -> p.Object:
+    """A queue or cell of which only is kept whether something is there, and its tag."""
+    if isinstance(thing, p.Queue):
+        return p.Queue(thing.name, thing.capacity, tuple((tag, ()) for tag, _ in thing.items), thing.process)
+    return p.Cell(thing.name, (), None, thing.process) if isinstance(thing, p.Cell) else thing
 
 
 def waited_on(program: p.Program) -> tuple[p.Object | None, ...]:
-    """The objects that decide who can move; None stands for the others."""
-    kinds = (p.Queue, p.Cell, p.Pool, p.Lock, p.Flag, p.Counter, p.Cursor)
+    """The objects that decide who can move; None stands for the others. Cursors only choose between the slots of ring cells."""
+    kinds: tuple[type, ...] = (p.Queue, p.Cell, p.Pool, p.Lock, p.Flag, p.Counter)
+    if any(isinstance(thing, p.Cell) and thing.depth is not None for thing in program.objects):
+        kinds += (p.Cursor,)
     return tuple(thing if isinstance(thing, kinds) else None for thing in program.objects)
 
 
@@ -39,7 +68,7 @@ def _thread(thread: p.Thread) -> p.Thread:
             open_ = isinstance(what, (p.Maybe, p.EventQuery, p.StreamQuery)) or (
                 isinstance(what, p.Choose) and not what.agreed
             )
-            keys[number] = "choice" if open_ else what
+            keys[number] = ("query" if isinstance(what, QUERIES) else "choice") if open_ else what
     skip = {number: _follow(number, links, keys) for number in [*links, p.END]}
     links = {number: [(answer, skip[target]) for answer, target in found] for number, found in links.items()}
     entry = skip[thread.entry]
@@ -50,7 +79,7 @@ def _thread(thread: p.Thread) -> p.Thread:
     while True:
         single = {
             number: found[0][1] for number, found in links.items()
-            if keys[number] == "choice" and len({classes.get(target, p.END) for _, target in found}) == 1
+            if keys[number] in OPEN and len({classes.get(target, p.END) for _, target in found}) == 1
             and found[0][1] != number
         }  # fmt: skip
         if not single:
@@ -119,7 +148,7 @@ def _refine(links: dict[int, list[tuple[str, int]]], keys: dict[int, Hashable]) 
         names = {}
         fresh = {}
         for number, found in links.items():
-            if keys[number] == "choice":
+            if keys[number] in OPEN:
                 ahead: Hashable = frozenset(classes.get(target, p.END) for _, target in found)
             else:
                 ahead = tuple((answer, classes.get(target, p.END)) for answer, target in found)
@@ -152,7 +181,9 @@ def _built(
         number = first[name]
         found = [(answer, p.END if target == p.END else place[classes[target]]) for answer, target in links[number]]
         key = keys[number]
-        if key == "choice":
+        if key == "query":
+            nodes.append(p.Ask(thread.nodes[number].question, tuple(found)))  # type: ignore[union-attr]
+        elif key == "choice":
             targets = sorted({target for _, target in found})
             options = tuple(str(k) for k in range(len(targets)))
             nodes.append(p.Ask(p.Choose(f"choice {len(nodes)}", options), tuple(zip(options, targets, strict=True))))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fencepost.model import program as p
+from fencepost.proofs.liveness.graphs import place as place_of
+from fencepost.proofs.liveness.moves import Move
 from fencepost.proofs.liveness.search import Hang, Liveness, Waiter
-from fencepost.proofs.liveness.states import Move
 
 DEADLOCK, NO_SOURCE, MISMATCH, LOST = "deadlock", "no source", "collective mismatch", "lost signal"
 
@@ -52,15 +53,9 @@ def never_awaited(program: p.Program) -> tuple[str, ...]:
             elif isinstance(operation, p.Signal):
                 signals.setdefault(operation.channel, (t, n))
     return tuple(
-        f"{MISMATCH} {program.objects[channel].name} - {program.threads[t].name} comes to it{_place(program, t, n)}, and nobody ever awaits it"
+        f"{MISMATCH} {program.objects[channel].name} - {program.threads[t].name} comes to it{place_of(program, (t, n))}, and nobody ever awaits it"
         for channel, (t, n) in signals.items() if channel not in awaited
     )
-
-
-def _place(program: p.Program, thread: int, node: int) -> str:
-    site = program.threads[thread].nodes[node].site
-    frames = program.places[site] if 0 <= site < len(program.places) else ()
-    return f" ({frames[0].file}:{frames[0].line})" if frames else ""
 
 
 def sentence(program: p.Program, hang: Hang) -> str:
@@ -120,7 +115,7 @@ def _waits(program: p.Program, hang: Hang, waiter: Waiter, sources: tuple[int, .
     thing = _object(program, waiter)
     if waiter.item is not None:
         item = waiter.item
-        place = _place(program, item.thread, item.node)
+        place = place_of(program, (item.thread, item.node))
         who = f"stream {waiter.stream}"
         for_what = {
             "signal": f"room in {thing}",
@@ -128,12 +123,10 @@ def _waits(program: p.Program, hang: Hang, waiter: Waiter, sources: tuple[int, .
             "wait": f"{thing} >= {item.value}",
             "join": f"a record in stream {thing}",
         }[item.kind]
-        if came is not None:
-            for_what += f", where {_tag(came)} came"
         since = f"step {waiter.turn} of {program.threads[item.thread].name}"
     else:
         thread = program.threads[waiter.thread]
-        place = _place(program, waiter.thread, waiter.node)
+        place = place_of(program, (waiter.thread, waiter.node))
         who, for_what, since = thread.name, _for_what(program, waiter, thing), f"step {waiter.turn}"
     streams = {other.thread: f"stream {other.stream}" for other in hang.waiters if other.item is not None}
     helpers = [
@@ -143,7 +136,15 @@ def _waits(program: p.Program, hang: Hang, waiter: Waiter, sources: tuple[int, .
     helpers = list(dict.fromkeys(helpers))
     nobody = "no other thread" if waiter.item is None else "nothing"
     by = f", which only {' or '.join(helpers)} can end" if helpers else f", which {nobody} can end"
-    return f"{who} waits for {for_what} since {since}{place}{by}"
+    past = hang.gone[hang.waiters.index(waiter)] if hang.gone else ()
+    if past and not helpers:
+        told = [f"{program.threads[t].name} {'has ended' if ended else 'is past it'}" for t, ended in past]
+        by = f", which nobody can end any more: {' and '.join(told)}"
+        first = waiter.item is None and waiter.node == program.threads[waiter.thread].entry
+        if first and all(ended for _, ended in past) and program.threads[waiter.thread].kind == "loop":
+            by += f" (if {who} may wait for work for ever, say d.loop({who!r}, idle=True))"
+    instead = "" if came is None else f", where {_tag(came)} came instead"
+    return f"{who} waits for {for_what} since {since}{place}{instead}{by}"
 
 
 def _tag(tag: str) -> str:

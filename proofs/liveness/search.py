@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
-from fencepost.proofs.liveness.device import DeviceSemantics, Item, meets
-from fencepost.proofs.liveness.helpers import groups, mismatch, stuck
-from fencepost.proofs.liveness.reduce import reduced, waited_on
-from fencepost.proofs.liveness.states import Bounded, Move, Semantics, State
+from fencepost.proofs.liveness.device import DeviceSemantics
+from fencepost.proofs.liveness.helpers import gone, groups, mismatch, stuck
+from fencepost.proofs.liveness.moves import Bounded, Move, State
+from fencepost.proofs.liveness.pending import Item
+from fencepost.proofs.liveness.reduce import asks, reduced, waited_on
+from fencepost.proofs.liveness.states import Semantics
+from fencepost.proofs.liveness.text import meets
 
 STATES = 50_000
 """States that are looked at before the answer is bounded."""
@@ -34,7 +37,8 @@ class Waiter(NamedTuple):
 class Hang(NamedTuple):
     """Waiters of one state, each with the agents that could end its wait; `run` leads there.
 
-    `moves` are its steps with what streams ran; `mismatched` are streams with another tag in front of them than theirs.
+    `moves` are its steps with what streams ran; `mismatched` are streams with another tag in front of them than theirs;
+    `gone` are for each waiter the threads that could have ended its wait and are past that, each with whether it has ended.
     """
 
     waiters: tuple[Waiter, ...]
@@ -42,6 +46,7 @@ class Hang(NamedTuple):
     run: Run
     moves: tuple[Move, ...] = ()
     mismatched: tuple[tuple[int, str], ...] = ()
+    gone: tuple[tuple[tuple[int, bool], ...], ...] = ()
 
     def cycle(self) -> tuple[int, ...]:
         """Positions in `waiters` that wait for each other in a circle; empty when a source has ended or is missing."""
@@ -74,7 +79,7 @@ def search(program: p.Program, limit: int = STATES) -> Liveness:
     when the design has back-pressure, so that states repeat; otherwise at `limit` of them, and says so. A reduced program
     is searched first; only a hang, which needs its run, is searched for in the program itself.
     """
-    if meets(program):
+    if follows_device(program):
         found = _search(program, limit, alone=True)
         if found.hang is None:
             return found
@@ -93,11 +98,21 @@ def search(program: p.Program, limit: int = STATES) -> Liveness:
     return known if known.hang is None else _search(program, limit)
 
 
+def follows_device(program: p.Program) -> bool:
+    """Whether it depends on what streams do who can move: something may be pending in one, or the answer to a query matters."""
+    return meets(program) or (asks(program) and asks(reduced(program)))
+
+
+def semantics_of(program: p.Program, alone: bool) -> Semantics:
+    """What the states of a program are made of."""
+    return DeviceSemantics(program, alone) if follows_device(program) else Semantics(program, alone)
+
+
 def _happens(program: p.Program, hang: Hang) -> bool:
     """Whether the run can happen. What a query may say follows from more than is kept here: a "no" may be impossible."""
     from fencepost.model.events import InvalidRun, Player
 
-    if not any(isinstance(node, p.Ask) and isinstance(node.question, (p.EventQuery, p.StreamQuery)) for t in program.threads for node in t.nodes):
+    if not asks(program):
         return True
     try:
         Player(program).play(hang.run)
@@ -116,14 +131,16 @@ _known: dict[object, Liveness] = {}
 
 
 _latest: list[Graph] = []
-"""All states of the program with meetings that was searched last: what else is asked about it need not look again."""
+"""All states of the program, reduced or with meetings, that was searched last: what else is asked need not look again."""
 
 
 def graph_of(program: p.Program, limit: int, alone: bool) -> Graph:
     """The states of a program, looked at once where the search for a hang has just done so."""
-    if alone and _latest and _latest[0].semantics.program is program:
+    if alone and _latest and _latest[0].semantics.program is program and (
+        follows_device(program) or (_latest[0].bounded is None and len(_latest[0].states) <= limit)
+    ):  # fmt: skip
         return _latest[0]
-    semantics = DeviceSemantics(program, alone) if meets(program) else Semantics(program, alone)
+    semantics = semantics_of(program, alone)
     return explore(semantics, limit, alone)
 
 
@@ -141,7 +158,7 @@ class Graph(NamedTuple):
 
 def _search(program: p.Program, limit: int, alone: bool = False) -> Liveness:
     """`alone` looks at fewer states: whether there is a hang stays, but its run is no shortest one."""
-    semantics = DeviceSemantics(program, alone) if meets(program) else Semantics(program, alone)
+    semantics = semantics_of(program, alone)
     surely: tuple[int, set[int]] | None = None
 
     def ended(number: int, state: State) -> bool:
@@ -160,7 +177,7 @@ def _search(program: p.Program, limit: int, alone: bool = False) -> Liveness:
         return False
 
     graph = explore(semantics, limit, alone, ended)
-    if surely is None and alone and isinstance(semantics, DeviceSemantics):
+    if surely is None and alone:
         _latest[:] = [graph]
     if surely is not None:
         number, lost = surely
@@ -184,8 +201,7 @@ def _idle(semantics: Semantics, state: State, agent: int) -> bool:
     """Whether the agent waits for work that nobody need give it."""
     if agent >= len(semantics.threads):
         return False
-    thread = semantics.threads[agent]
-    return thread.idle and state.at[agent] == thread.entry
+    return semantics.threads[agent].idle and semantics.begins(agent, state.at[agent])
 
 
 def _running(semantics: Semantics, state: State, lost: set[int]) -> bool:
@@ -218,9 +234,12 @@ def explore(
         waits = [agent for agent in ready if semantics.obstacle(state, agent) is not None]
         able = [agent for agent in ready if agent not in waits]
         for agent in sorted(able, key=lambda agent: agent != only) if only is not None else able:
-            # What goes first alone must lead on: otherwise the others would be put off for ever, round a circle of states.
-            if only is not None and agent != only and any(to > number for to, _ in following):
-                break
+            if only is not None and agent != only:
+                # What goes first alone must lead on, whichever way: otherwise the others would be put off for ever, round a
+                # circle of states. Of each circle the last state leads back, and there all go.
+                if following and all(to > number for to, _ in following):
+                    break
+                only = None
             try:
                 for moves, then in semantics.successors(state, agent):
                     to = numbers.setdefault(then, len(states))
@@ -291,7 +310,7 @@ def _hang(graph: Graph, number: int, lost: list[int]) -> Hang:
             node = program.threads[move.thread].nodes[move.node]
             following = node.next if isinstance(node, p.Do) else dict(node.branches)[str(move.answer)]
             turns[move.thread] += following == p.END
-    waiters, sources = [], []
+    waiters, sources, past = [], [], []
     whole = set(lost)
     for agent in lost:
         obstacle = semantics.obstacle(state, agent)
@@ -306,12 +325,13 @@ def _hang(graph: Graph, number: int, lost: list[int]) -> Hang:
             turn = ran[item.thread, item.node][-same]
             waiters.append(Waiter(agent, item.node, obstacle, turn, item, semantics.stream_name(agent - count)))
         sources.append(_sources(semantics, state, agent, whole))
+        past.append(tuple((t, state.at[t] == p.END) for t in gone(semantics, state, agent)))
     steps = tuple(
         Step(m.thread, m.node, m.answer) if m.item is None
         else Step(m.item.thread, m.node, stream=semantics.streams[m.thread - count])  # type: ignore[attr-defined]
         for m in moves
     )
-    return Hang(tuple(waiters), tuple(sources), Run(steps), tuple(moves), _mismatched(semantics, state, lost))
+    return Hang(tuple(waiters), tuple(sources), Run(steps), tuple(moves), _mismatched(semantics, state, lost), tuple(past))
 
 
 def _mismatched(semantics: Semantics, state: State, lost: list[int]) -> tuple[tuple[int, str], ...]:
