@@ -38,6 +38,24 @@ THEOREMS = (
         "depth=4 takes=2 batch_queue_size=2",
     ),
     Theorem(
+        "vLLM V2: steps without tokens between the others", "vllm_v2.py::uva_pool", "depth,batch_queue_size",
+        ("empty_steps=true",), "depth=3 batch_queue_size=3 empty_steps=true",
+        "A step without tokens takes a slot, launches no reader, and is waited for by nobody; in any order of the two kinds.",
+    ),
+    Theorem(
+        "vLLM V2: steps without tokens, several takes a step", "vllm_v2.py::uva_pool", "depth,takes,batch_queue_size",
+        ("empty_steps=true",), "depth=4 takes=2 batch_queue_size=2 empty_steps=true",
+    ),
+    Theorem(
+        "vLLM V2: pruned video, two takes in some kinds of step only", "vllm_v2.py::pruned_video", "depth,batch_queue_size",
+        ("item_between=false",), "depth=4 batch_queue_size=2 item_between=false",
+        "The most takes in any window of outstanding steps, whatever the order of the kinds.",
+    ),
+    Theorem(
+        "vLLM V2: pruned video as released, an .item() between the two takes", "vllm_v2.py::pruned_video",
+        "depth,batch_queue_size", (), "depth=2 batch_queue_size=2",
+    ),
+    Theorem(
         "vLLM V2: a reader behind the resolving event", "vllm_v2.py::uva_pool", "depth,batch_queue_size", ("speculator=true",),
         "depth=3 batch_queue_size=2 speculator=true",
     ),

@@ -79,6 +79,8 @@ def _shares(graph: Graph, old: Op, new: Op) -> bool:
     assert isinstance(a, p.Alloc) and isinstance(b, p.Alloc)
     if a.space != b.space or a.stream != b.stream:
         return False
+    if a.stream is None and len({graph.program.threads[op.thread].process for op in (old, new)}) > 1:
+        return False  # each process has a host allocator of its own (S80)
     if old.thread != new.thread:
         raise Refused("several threads allocate from one pool, in an order that is open")
     return True

@@ -165,15 +165,15 @@ def condition(
 
 
 def strategies(
-    program: Any, region: Any, platform: Platform = PLATFORMS["cuda"]
+    program: Any, region: Any, platform: Platform = PLATFORMS["cuda"], timing: bool = False
 ) -> list[tuple[dict[Key, str], Graph | str]]:
-    """Every way to fix the choices for good, with the steady graph or why there is none."""
+    """Every way to fix the choices for good, with the steady graph or why there is none. `timing`: see `Graph`."""
     found: list[tuple[dict[Key, str], Graph | str]] = []
     work: list[dict[Key, str]] = [{}]
     while work:
         answers = work.pop()
         try:
-            graph = Graph(program, region, answers, platform)
+            graph = Graph(program, region, answers, platform, timing)
             puts = [op.operation for one in graph.plans for op in one.ops if isinstance(op.operation, p.Put)]
             wrong = any(answers.get(("tag", program.objects[put.queue].name), put.tag) != put.tag for put in puts)
             found.append((answers, "an item of another tag than is put" if wrong else graph))
@@ -233,7 +233,8 @@ def _region(one: Traced, clock: _Clock) -> Part:
             most = TRUE
         if reason is None:
             refused = [one.refused for one in steady if one.refused]
-            reason = refused[0] if refused else "what holds under every choice and what one choice breaks do not meet"
+            reason = "what holds under every order of choices and what one choice made for good breaks do not meet"
+            reason = refused[0] if refused and not whole else reason
         return Part((), OPEN, proved, most, reason, tuple(sure or ()), tuple(steady))
     return Part((), EXACT, proved, proved, None, tuple(sure or ()), tuple(steady))
 
@@ -256,6 +257,9 @@ def _lemmas(pair: Pair, at: Instance) -> list[Any]:
     """Instances of monotony of products, which hold for all integers; they spare the solver the search for them."""
     import z3
 
+    if pair.window is not None:
+        depth = term(pair.depth)
+        return [z3.Implies(z3.And(depth >= 1, at.q >= 1), at.q * depth >= depth)]
     if pair.x.where is None or pair.lifetime is not None:
         return []
     stride, depth = term(pair.x.where.stride), term(pair.depth)
@@ -431,9 +435,22 @@ def _together(names: tuple[str, ...], live: list[Part], clock: _Clock) -> tuple[
                 for part, formula in mine
                 if formula != FALSE
             )
-            found = simplified(found, common, clock)
+            found = _weakened(simplified(found, common, clock), common, clock)
         chosen.append(found)
     return domain, chosen[0], chosen[1]
+
+
+def _weakened(formula: Formula, common: list[Any], clock: _Clock) -> Formula:
+    """The same in the domain, with parts of each case left out where the other cases say what they would."""
+    import z3
+
+    cases = list(formula.parts) if isinstance(formula, Some) else []
+    for i, case in enumerate(cases):
+        for part in _parts(case):
+            rest = both(other for other in _parts(cases[i]) if other != part)
+            if rest != TRUE and clock.none([*common, z3_of(rest), z3.Not(z3_of(either(cases)))], SIMPLIFY):
+                cases[i] = rest
+    return simplified(either(cases), common, clock) if cases else formula
 
 
 def _one_formula(live: list[Part], clock: _Clock, pick: str = "safe") -> Formula | None:

@@ -23,6 +23,8 @@ from fencepost.proofs.periodic.plan import Key
 from fencepost.proofs.periodic.symbols import Refused, Region
 
 MOST_CYCLES = 5_000
+MOST_BETWEEN_RANKS = 1_000
+"""Cycles up to which a design whose ranks meet is looked at: there every path through one rank is joined to each of the others."""
 WAITS = (p.EventSync, p.StreamSync, p.DeviceSync, p.StreamWaitEvent, p.WaitStream, p.Item)
 
 Edges = dict[tuple[int, int], int]
@@ -63,7 +65,7 @@ class CostGraph:
             works = node.agent[0] == "stream" and isinstance(operation, (p.Launch, p.Copy, p.Memset, p.Item))
             works = works and node.label == label(self.program, node.op)
             host = node.agent[0] == "thread" and isinstance(operation, p.Host) and bool(operation.accesses or operation.time)
-            copied = node.agent[0] == "thread" and isinstance(operation, p.Copy) and self._on_host(operation, node)
+            copied = node.agent[0] == "thread" and isinstance(operation, (p.Copy, p.Item)) and self._on_host(operation, node)
             declared = node.agent[0] == "thread" and isinstance(operation, (p.EventSync, p.StreamSync, p.DeviceSync))
             declared = declared and bool(getattr(operation, "time", None)) and node.number in self._joins()
             if works or host or copied or declared:
@@ -72,10 +74,11 @@ class CostGraph:
                 found[node.number] = name if used[name] == 1 else f"{name} #{used[name]}"
         return found
 
-    def _on_host(self, operation: p.Copy, node: Node) -> bool:
+    def _on_host(self, operation: p.Copy | p.Item, node: Node) -> bool:
+        """Whether it is a copy or load within the host (S49)."""
         context = self.graph.contexts[node.op.thread]
-        host = ("pinned", "pageable")
-        return context.space(operation.src) in host and context.space(operation.dst) in host
+        sides = (operation.src,) if isinstance(operation, p.Item) else (operation.src, operation.dst)
+        return all(context.space(side) in ("pinned", "pageable") for side in sides)
 
     def _joins(self) -> set[int]:
         """Host nodes that wait for the device."""
@@ -203,16 +206,23 @@ def decided_by(one: Round, others: list[Round]) -> bool:
         return True
     if len(others) < 2:
         return False
+    # Written as text: building the terms one by one would take longer than solving them.
+    asserted = []
+    for n, k in one.count.items():
+        have = [(i, Fraction(other.count[n], other.steps)) for i, other in enumerate(others) if other.count[n]]
+        wanted = Fraction(k, one.steps)
+        if not have or max(much for _, much in have) < wanted:
+            return False
+        terms = " ".join(f"(* (/ {much.numerator} {much.denominator}) s{i})" for i, much in have)
+        asserted.append(f"(assert (>= (+ 0 {terms}) (/ {wanted.numerator} {wanted.denominator})))")
     import z3
 
+    shares = [f"s{i}" for i in range(len(others))]
     solver = z3.Solver()
-    shares = z3.Reals(" ".join(f"share{i}" for i in range(len(others))))
-    solver.add(z3.Sum(shares) == 1, *(share >= 0 for share in shares))
-    for n, k in one.count.items():
-        have = [share * z3.Q(other.count[n], other.steps) for share, other in zip(shares, others, strict=True) if other.count[n]]
-        if not have:
-            return False
-        solver.add(z3.Sum(have) >= z3.Q(k, one.steps))
+    solver.from_string(
+        "".join(f"(declare-const {share} Real)(assert (>= {share} 0))" for share in shares)
+        + f"(assert (= 1 (+ {' '.join(shares)})))" + "".join(asserted)
+    )  # fmt: skip
     return bool(solver.check() == z3.sat)
 
 
@@ -220,14 +230,7 @@ def rounds(nodes: int, edges: Edges, timed: set[int]) -> tuple[list[Round], bool
     """The cycles that decide under some durations, and whether all were looked at."""
     import networkx as nx
 
-    least = _between(nodes, edges, timed)
-    reduced = dict(least)
-    for (s, t), w in sorted(least.items(), key=lambda item: -item[1]):
-        # An edge that a detour past another operation replaces for no more steps never decides.
-        for via in timed - {s, t}:
-            if (s, via) in reduced and (via, t) in reduced and reduced[s, via] + reduced[via, t] <= w:
-                reduced.pop((s, t), None)
-                break
+    reduced = _deciding(nodes, edges, timed)
     graph = nx.DiGraph()
     graph.add_nodes_from(timed)
     graph.add_weighted_edges_from((s, t, w) for (s, t), w in reduced.items())
@@ -247,6 +250,26 @@ def rounds(nodes: int, edges: Edges, timed: set[int]) -> tuple[list[Round], bool
         if len(found) <= 60 and decided_by(one, rest):
             found = rest
     return found, complete
+
+
+def plenty(timed: CostGraph, most: int) -> bool:
+    """Whether more than so many cycles can decide: conditions that name them all are no help to anybody."""
+    import networkx as nx
+
+    graph = nx.DiGraph(list(_deciding(len(timed.graph.nodes), timed.edges, set(timed.names))))
+    return next(itertools.islice(nx.simple_cycles(graph), most, None), None) is not None
+
+
+def _deciding(nodes: int, edges: Edges, timed: set[int]) -> Edges:
+    """Least weights between operations that take time, as far as a detour past another one for no more steps leaves them."""
+    least = _between(nodes, edges, timed)
+    reduced = dict(least)
+    for (s, t), w in sorted(least.items(), key=lambda item: -item[1]):
+        for via in timed - {s, t}:
+            if (s, via) in reduced and (via, t) in reduced and reduced[s, via] + reduced[via, t] <= w:
+                reduced.pop((s, t), None)
+                break
+    return reduced
 
 
 def _between(nodes: int, edges: Edges, timed: set[int]) -> Edges:
@@ -286,11 +309,14 @@ def costs(
     why: str | None = None
     wrong: ValueError | None = None
     named: set[str] = set()
-    for answers, graph in strategies(program, Region({}), platform):
+    for answers, graph in strategies(program, Region({}), platform, timing=True):
         if isinstance(graph, str):
             why = why or graph
             continue
         known = CostGraph(graph, {})
+        if graph.meetings and plenty(known, MOST_BETWEEN_RANKS):
+            why = why or f"more than {MOST_BETWEEN_RANKS} cycles between ranks can decide; `fencepost waits` computes what each wait adds"
+            continue
         named |= set(known.names.values())
         mine = {name: value for name, value in (durations or {}).items() if name in known.names.values()}
         try:

@@ -17,7 +17,7 @@ from fencepost.model import program as p
 from fencepost.model.names import Names
 from fencepost.model.operations import Context, lower
 from fencepost.model.platform import PLATFORMS, Platform
-from fencepost.proofs.periodic.plan import Key, Op, Plan, made_locals, plan
+from fencepost.proofs.periodic.plan import End, Key, Op, Plan, made_locals, plan
 from fencepost.proofs.periodic.symbols import ONE, ZERO, Poly, Refused, Region, poly_of
 
 Agent = tuple[Any, ...]
@@ -48,6 +48,16 @@ class Where(NamedTuple):
     loop: int | None
 
 
+class Taken(NamedTuple):
+    """A slot taken from a cursor that moves on in some kinds of step only. By way through the turn: the how manieth take of
+    its step it is (`place`), and how many there are (`totals`)."""
+
+    cursor: int
+    group: tuple[int, int]
+    place: dict[int, int]
+    totals: dict[int, int]
+
+
 class Touch(NamedTuple):
     """One access: `memory` is an object, or the operation that allocates the block with the steps since (`lag`)."""
 
@@ -60,6 +70,7 @@ class Touch(NamedTuple):
     part: p.Part | None
     same_bytes: bool
     harm: str
+    taken: Taken | None = None
 
 
 class Origin(NamedTuple):
@@ -76,13 +87,18 @@ class Graph:
 
     def __init__(
         self, program: p.Program, region: Region, answers: Mapping[Key, str] | None, platform: Platform = PLATFORMS["cuda"],
+        timing: bool = False,
     ) -> None:  # fmt: skip
+        """`timing`: who waits for whom, for what a step costs; then the k-th await of a channel waits for the k-th signal, and
+        a signal of a bounded channel for room, which orders no accesses."""
         self.program, self.region, self.sure = program, region, answers is None
-        self.plans: list[Plan] = [plan(program, t, region, answers) for t in range(len(program.threads))]
+        self.plans: list[Plan] = [plan(program, t, region, answers, timing) for t in range(len(program.threads))]
         self.contexts = [Context(program, thread, platform) for thread in program.threads]
         self.nodes: list[Node] = []
         self.out: list[list[tuple[int, Poly]]] = []
         self.touches: list[Touch] = []
+        self.walked: dict[tuple[int, int], Any] = {}
+        """Shortest walks from a node in a step of one kind, by node and way through the turn."""
         self.joined: set[int] = set()
         """Puts and gets: nodes that a queue makes wait."""
         self.effects: list[tuple[Op, list[fx.Effect]]] = [
@@ -95,15 +111,29 @@ class Graph:
         self.enqueuers = self._enqueuers()
         self.records: dict[tuple[int, int], Node] = {}
         self.captures: list[tuple[Op, p.Operand, Node]] = []
+        self.meetings: dict[int, list[Node]] = {}
         self.hosts: dict[tuple[int, int], Node] = {}
         for op, effects in self.effects:
             for number, effect in enumerate(effects):
                 self._enter(op, number, effect)
+        self.ends: dict[tuple[type, int], tuple[End, Node, Node]] = {}
+        """Ends of queues that several operations share, with a node in front of the first and one behind the last."""
+        for one in self.plans:
+            for key, end in one.ends.items():
+                agent = ("thread", end.op.thread, end.op.cls)
+                what = f"{key[0].__name__.lower()} of {self.name(key[1])}"
+                first, last = (
+                    self._node(agent, end.op, (place, number), what)
+                    for place, number in zip(end.places, (-1, 4_000), strict=True)
+                )
+                self.ends[key] = (end, first, last)
         for op, event, target in self.captures:
             for source, weight in self._capture(op, event):
                 self._edge(source, target, weight)
         self._orders()
         self._queues()
+        for channel, items in self.meetings.items():
+            self._channel(channel, items)
 
     # ------------------------------------------------------------ help
 
@@ -135,7 +165,7 @@ class Graph:
         found: dict[int, set[int]] = {}
         for op, effects in self.effects:
             for effect in effects:
-                if isinstance(effect, (fx.Enqueue, fx.RecordEvent, fx.StreamJoinsEvent, fx.StreamJoinsStream)):
+                if isinstance(effect, (fx.Enqueue, fx.RecordEvent, fx.StreamJoinsEvent, fx.StreamJoinsStream, p.Signal, p.Await)):
                     if isinstance(effect.stream, p.Local):
                         raise Refused("a stream is handed around")
                     found.setdefault(effect.stream.id, set()).add(op.thread)
@@ -213,6 +243,10 @@ class Graph:
                     self._tail(op, place, p.Obj(sid) if stream.depth is None else p.Slot(sid, p.Turn()), host)
         elif isinstance(effect, (p.Put, p.Get)):
             self._host(op, place, what)
+        elif isinstance(effect, (p.Signal, p.Await)):
+            item = self._item(op, place + 1, effect.stream, what)
+            self._edge(self._host(op, place, what), item, ZERO)
+            self.meetings.setdefault(effect.channel, []).append(item)
 
     def _tail(self, op: Op, place: int, stream: p.Operand, target: Node) -> None:
         """Everything in the stream by now -> `target`, by way of an empty item at the stream's tail."""
@@ -229,7 +263,7 @@ class Graph:
     def _accesses(self, op: Op, node: Node, accesses: tuple[p.Access, ...]) -> None:
         for access in accesses:
             target = access.target
-            memory, where, block, lag = None, None, None, ZERO
+            memory, where, block, lag, taken = None, None, None, ZERO, None
             part = target.part
             if isinstance(target, p.Local):
                 found = self._origin(op, target.id)
@@ -245,9 +279,11 @@ class Graph:
                     raise Refused(f"memory of {label(self.program, op)!r} comes from {type(found.op.operation).__name__}")
             else:
                 memory = target.id
-                where = self._index(op, target.index) if isinstance(target, p.Slot) else None
+                if isinstance(target, p.Slot):
+                    taken = self._taken(op, target.index)
+                    where = self._index(op, target.index) if taken is None else None
             self.touches.append(
-                Touch(node, memory, where, block, lag, access.mode, part, access.same_bytes, access.harm)
+                Touch(node, memory, where, block, lag, access.mode, part, access.same_bytes, access.harm, taken)
             )
 
     # ------------------------------------------------------------ where values come from
@@ -267,6 +303,9 @@ class Graph:
         if op.cls != user.cls:
             raise Refused(f"{self.program.threads[user.thread].locals[local].name!r} is used in other turns than it is made in")
         if isinstance(operation, p.Get):
+            handed = self._tagged(op, operation, local)
+            if handed is not None:
+                return handed
             put = self._one(p.Put, lambda o: o.queue == operation.queue, f"queue {self.name(operation.queue)!r} is filled at")
             self._one(p.Get, lambda o: o.queue == operation.queue, f"queue {self.name(operation.queue)!r} is emptied at")
             assert isinstance(put.operation, p.Put)
@@ -293,6 +332,26 @@ class Graph:
                 return self._origin(op, operation.base.id)
             return Origin(op, operation.base, ZERO, None)
         return Origin(op, None, ZERO, None)
+
+    def _tagged(self, get: Op, operation: p.Get, local: int) -> Origin | None:
+        """A value from a queue whose items differ by kind of step: from the put of the same tag, where that is one."""
+        q = operation.queue
+        puts = [op for op in self.by_type.get(p.Put, ()) if op.operation.queue == q]  # type: ignore[union-attr]
+        gets = [op for op in self.by_type.get(p.Get, ()) if op.operation.queue == q]  # type: ignore[union-attr]
+        if not self.sure or (len(puts) == 1 and len(gets) == 1):
+            return None
+        fills, empties = self._end(p.Put, q, puts), self._end(p.Get, q, gets)
+        alike = [op for op in puts if op.operation.tag == operation.tag]  # type: ignore[union-attr]
+        others = [op for op in gets if op is not get and op.operation.tag == operation.tag]  # type: ignore[union-attr]
+        if fills is None or empties is None or len(alike) != 1 or others:
+            return None
+        (put,) = alike
+        whole = self.plans[put.thread].whole and self.plans[get.thread].whole
+        if not whole or put.group != fills[0].group or get.group != empties[0].group:
+            return None
+        assert isinstance(put.operation, p.Put)
+        value = put.operation.values[operation.locals.index(local)]
+        return self._handed(put, value, empties[0].start - fills[0].start)
 
     def _handed(self, giver: Op, value: Any, lag: Poly) -> Origin:
         local = value.id if isinstance(value, p.Local) else value.local if isinstance(value, p.Var) else None
@@ -341,6 +400,24 @@ class Graph:
             raise Refused(f"cursor {self.name(cursor)!r} advances in some steps only")
         counted = [(op, self.region.loops[op.loop] if op.loop is not None else ONE) for op in ops]
         return sum((count for _, count in counted), ZERO), counted
+
+    def _taken(self, user: Op, index: p.Index) -> Taken | None:
+        """The take that an index comes from, where its cursor moves on in some kinds of step only and takes can be counted."""
+        if not self.sure or not isinstance(index, p.Var) or index.offset:
+            return None
+        found = self._origin(user, index.local)
+        take = found.op.operation
+        if found.operand is not None or found.lag != ZERO or not isinstance(take, p.Advance) or not self.plans[found.op.thread].whole:
+            return None
+        ops = [op for op in self.by_type.get(p.Advance, ()) if op.operation.cursor == take.cursor]  # type: ignore[union-attr]
+        if not any(op.optional for op in ops) or found.op.cls or user.group != found.op.group:
+            return None
+        if any(op.group != found.op.group or op.start != ZERO or op.loop is not None for op in ops):
+            return None
+        ways = self.plans[found.op.thread].ways
+        totals = {way: sum(way in op.member for op in ops) for way in sorted(ways)}
+        place = {way: sum(way in op.member and op.place <= found.op.place for op in ops) for way in sorted(user.member & found.op.member)}
+        return Taken(take.cursor, found.op.group, place, totals)
 
     def nearest(self, difference: Poly, depth: Poly, least: Poly) -> Poly:
         """The smallest weight >= `least` that is `difference` modulo `depth`."""
@@ -460,6 +537,8 @@ class Graph:
             gets = [op for op in self.by_type.get(p.Get, ()) if op.operation.queue == q]  # type: ignore[union-attr]
             if not puts and not gets:
                 continue
+            if (len(puts) > 1 or len(gets) > 1) and self._shared(q, puts, gets, poly_of(found.capacity)):
+                continue
             if len(puts) != 1 or len(gets) != 1 or puts[0].optional or gets[0].optional:
                 if not (self.sure and puts and gets):
                     self.unsure(
@@ -474,6 +553,80 @@ class Graph:
             self._edge(target, source, capacity + put.start - get.start)
             if put.thread == get.thread and put.cls != get.cls:
                 self._classes(put, get, capacity)
+
+    def _end(self, kind: type, q: int, ops: list[Op]) -> tuple[Op, Node, Node] | None:
+        """The end of a queue: what its steps are counted by, a node before its operations and one after them."""
+        if len(ops) == 1 and not ops[0].optional and ops[0].loop is None:
+            node = self.hosts[ops[0].thread, ops[0].node]
+            return ops[0], node, node
+        found = self.ends.get((kind, q))
+        if found is None or found[0].op.optional or set(found[0].ops) != set(ops):
+            return None
+        return found[0].op, found[1], found[2]
+
+    def _shared(self, q: int, puts: list[Op], gets: list[Op], capacity: Poly) -> bool:
+        """A queue whose k-th item is put, or taken, by one of several operations: whatever is before the first of the puts is
+        before whatever is behind the last of the gets. False where the k-th of each cannot be counted."""
+        fills, empties = self._end(p.Put, q, puts), self._end(p.Get, q, gets)
+        if fills is None or empties is None:
+            return False
+        (put, before_put, after_put), (get, before_get, after_get) = fills, empties
+        self._edge(before_put, after_get, get.start - put.start)
+        self._edge(before_get, after_put, capacity + put.start - get.start)
+        if put.thread == get.thread and put.cls != get.cls:
+            self._classes(put, get, capacity)
+        return True
+
+    def presence(self, source: Op, ways: frozenset[int]) -> dict[tuple[int, int], tuple[Poly, frozenset[int]]]:
+        """Of which kind the step of `source` is, when its thread goes one of these `ways`, here and in the threads that its items go to or come from: for each thread
+        the steps since, and the ways through the turn that are possible then."""
+        found: dict[tuple[int, int], tuple[Poly, frozenset[int]]] = {}
+        if not self.sure or not self.plans[source.thread].whole:
+            return found
+        found[source.group] = (ZERO, ways)
+        work = [source.group]
+        while work:
+            group = work.pop()
+            steps, ways = found[group]
+            for q, made in enumerate(self.program.objects):
+                puts = [op for op in self.by_type.get(p.Put, ()) if isinstance(made, p.Queue) and op.operation.queue == q]  # type: ignore[union-attr]
+                gets = [op for op in self.by_type.get(p.Get, ()) if isinstance(made, p.Queue) and op.operation.queue == q]  # type: ignore[union-attr]
+                fills, empties = self._end(p.Put, q, puts), self._end(p.Get, q, gets)
+                if fills is None or empties is None:
+                    continue
+                lag = empties[0].start - fills[0].start
+                for here, there, mine, theirs, more in (
+                    (fills[0], empties[0], puts, gets, lag), (empties[0], fills[0], gets, puts, -lag),
+                ):  # fmt: skip
+                    if here.group != group or there.group in found or not self.plans[there.thread].whole:
+                        continue
+                    if any(op.group != here.group for op in mine) or any(op.group != there.group for op in theirs):
+                        continue
+                    tags = {op.operation.tag for op in mine if op.member & ways or len(mine) == 1}  # type: ignore[union-attr]
+                    members = [op.member for op in theirs if op.operation.tag in tags]  # type: ignore[union-attr]
+                    if len(theirs) > 1 and members:
+                        found[there.group] = (steps + more, frozenset().union(*members))
+                        work.append(there.group)
+        return found
+
+    def _channel(self, channel: int, items: list[Node]) -> None:
+        """The k-th await of a channel waits for its k-th signal; a signal waits for room where there is a bound."""
+        found: Any = self.program.objects[channel]
+        signals, awaits = (
+            sorted((item for item in items if isinstance(item.op.operation, kind)), key=lambda item: item.order)
+            for kind in (p.Signal, p.Await)
+        )
+        steady = all(item.op.group == one[0].op.group and item.start == one[0].start and not item.optional for one in (signals, awaits) for item in one)
+        if not steady or len(signals) != len(awaits):
+            raise Refused(f"channel {found.name!r} is signalled and awaited in some steps only")
+        if not signals:
+            return
+        lag = awaits[0].start - signals[0].start
+        for signal, wait in zip(signals, awaits, strict=True):
+            self._edge(signal, wait, lag)
+        for number, wait in enumerate(awaits) if found.capacity is not None else ():
+            steps, place = divmod(number + found.capacity, len(signals))
+            self._edge(wait, signals[place], poly_of(steps) - lag)
 
     def _classes(self, put: Op, get: Op, capacity: Poly) -> None:
         """A queue of one thread between two classes of its operations, with the put in front of the get in the text:

@@ -15,6 +15,7 @@ from fencepost.proofs.periodic.decide import FALSE, TRUE, Formula, Multiple, at_
 from fencepost.proofs.periodic.graph import Graph, Touch, Where
 from fencepost.proofs.periodic.symbols import ONE, ZERO, Poly, Refused, poly_of
 from fencepost.proofs.periodic.walks import NONE, Signs, Walk, walks
+from fencepost.proofs.periodic.window import Between, Window, window
 
 FIXED = Where(ZERO, ZERO, None)
 
@@ -37,6 +38,8 @@ class Pair(NamedTuple):
     """For blocks of an allocator: steps from the access x to the access y, of the next owner at the earliest."""
     one_owner: bool = False
     """For blocks: both accesses are of one owner, so that either may come first."""
+    window: Window | None = None
+    """For slots that are taken in some kinds of step only."""
 
     @property
     def label(self) -> str:
@@ -80,6 +83,9 @@ def pairs(graph: Graph, signs: Signs) -> list[Pair]:
                     continue
                 if x.node is y.node and x is not y:
                     continue  # one kernel or copy never conflicts with itself in the same step; the self pair is there
+                if x.taken is not None or y.taken is not None:
+                    found.append(_windowed(graph, signs, made.name, x, y, depth, between))
+                    continue
                 found.append(_pair(graph, made.name, x, y, depth, between(x, y), between(y, x)))
     return found
 
@@ -121,6 +127,26 @@ def _pair(
     if x.where is None and not plain:
         return made._replace(safe=_one_place(made, inside))
     return made._replace(safe=_closed(made, wx, wy) if plain else _several(made, wx, wy))
+
+
+def _windowed(
+    graph: Graph, signs: Signs, name: str, x: Touch, y: Touch, depth: Poly, between: Between
+) -> Pair:
+    """Slots that are taken in some kinds of step only: the depth is to exceed the most takes in a window without order."""
+    found = window(graph, signs, x, y, between)
+    there, back = between(x, y)[0], between(y, x)[0]
+    made = Pair(name, x, y, depth, there, back, (None, None), (None, None), TRUE, window=found)
+    parts = [FALSE if most is None else at_least(depth, most + 1) for most in found]
+    if _one_take(made):
+        parts.append(either(at_least(ZERO, w) for w in (*there.serial, *back.serial)))
+    return made._replace(safe=both(parts))
+
+
+def _one_take(pair: Pair) -> bool:
+    """Whether two different accesses may be to one slot as it was taken once."""
+    x, y = pair.x.taken, pair.y.taken
+    assert x is not None and y is not None
+    return pair.x is not pair.y and any(y.place.get(way) == at for way, at in x.place.items())
 
 
 def _inner(a: Touch, b: Touch) -> int | None:
@@ -217,6 +243,13 @@ def raw(pair: Pair, at: Instance, quotients: Sequence[Any] | None = None) -> Any
         if pair.one_owner:
             ways += [-term(pair.lifetime) >= term(w) for w in pair.back.serial]
         return z3.Not(z3.Or(ways))
+    if pair.window is not None:
+        ways = [
+            z3.And(at.q >= 1, *([] if most is None else [at.q * term(pair.depth) <= term(most)])) for most in pair.window
+        ]
+        if _one_take(pair):
+            ways.append(z3.Not(z3.Or([z3.IntVal(0) >= term(w) for w in (*pair.there.serial, *pair.back.serial)])))
+        return z3.Or(ways)
     wx, wy = pair.x.where or FIXED, pair.y.where or FIXED
     e, q, i, j = at
     parts = [term(wx.stride) * e + (term(wy.base) + j) - (term(wx.base) + i) == q * term(pair.depth)]

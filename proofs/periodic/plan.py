@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from fencepost.model import program as p
@@ -49,26 +49,51 @@ class Op:
         return (self.thread, self.cls)
 
 
+class End(NamedTuple):
+    """What a thread does with a queue where its puts, or its gets, differ by kind of step: exactly one of `ops` runs in each
+    step of `op`, which is none of them and stands behind the last (a put) or in front of the first (a get)."""
+
+    op: Op
+    ops: tuple[Op, ...]
+    places: tuple[int, int]
+    """Of the first and the last of `ops`."""
+
+
 class Plan:
     """The operations of one thread in the order of their text; `free`: tests depend on open choices."""
 
-    def __init__(self, ops: list[Op], free: bool) -> None:
+    def __init__(self, ops: list[Op], free: bool, ends: Mapping[tuple[type, int], End] | None = None, whole: bool = True) -> None:
         self.ops, self.free = ops, free
+        self.ends = dict(ends or {})
+        """(`Put` or `Get`, queue) -> the end of a queue that several operations share."""
+        self.ways: frozenset[int] = frozenset()
+        """All ways through a turn, as `Op.member` numbers them."""
+        self.whole = whole
+        """Whether the first turns go the same ways as all others, so that `Op.member` speaks of every turn."""
 
 
 Path = list[tuple[int, "str | None"]]
 
 
-def plan(program: p.Program, t: int, region: Region, answers: Mapping[Key, str] | None) -> Plan:
-    """Read thread `t`. Raises `Refused`, or `NeedChoice` when `answers` leaves a choice open."""
+def plan(program: p.Program, t: int, region: Region, answers: Mapping[Key, str] | None, timing: bool = False) -> Plan:
+    """Read thread `t`. Raises `Refused`, or `NeedChoice` when `answers` leaves a choice open.
+
+    `timing`: only who waits for whom is asked, where channels between streams are edges like any others.
+    """
     thread = program.threads[t]
     meeting = first_meeting(program)
-    if meeting is not None:
+    if meeting is not None and not (timing and flagless(program)):
         raise Refused(f"{meeting}: what streams wait for on the device is no part of the periodic event graph yet")
     if thread.kind != "loop":
         raise Refused(f"thread {thread.name!r} runs once ({thread.kind}); only loops are periodic")
     reader = _Reader(program, t, region, answers)
     return reader.plan()
+
+
+def flagless(program: p.Program) -> bool:
+    """Whether no stream and no thread waits for a device flag, whose latest store alone counts."""
+    nodes = (node for thread in program.threads for node in thread.nodes if isinstance(node, p.Do))
+    return not any(isinstance(node.operation, (p.StoreFlag, p.WaitFlag)) for node in nodes)
 
 
 class _Reader:
@@ -385,7 +410,10 @@ class _Reader:
         early = self._ops([path for path in self.paths if path not in later])
         for n, op in early.items():
             if n not in ops and not harmless(op.operation):
-                raise Refused(f"thread {self.thread.name!r} does something in its first turns that it does not do later")
+                what = type(op.operation).__name__
+                raise Refused(
+                    f"thread {self.thread.name!r} does something in its first turns that it does not do later ({what})"
+                )
         for n, op in ops.items():
             op.member = frozenset(i for i, path in enumerate(later) if n in dict(path))
             op.optional = len(op.member) < len(later)
@@ -400,7 +428,10 @@ class _Reader:
                 others = [self.steady[m][1] for m, a in path if m in self.steady and a != self.steady[m][0]]
                 if not any(self.region.decide(op.start - start) for start in others):
                     raise Refused(f"thread {self.thread.name!r} does something in some of its first turns only")
-        return Plan(sorted(ops.values(), key=lambda op: op.place), False)
+        whole = len(later) == len(self.paths)
+        made = Plan(sorted(ops.values(), key=lambda op: op.place), False, self._ends(ops, self.paths), whole)
+        made.ways = frozenset(range(len(later)))
+        return made
 
     def _free(self) -> Plan:
         """Classes of operations that always run together are counted each by itself."""
@@ -410,7 +441,32 @@ class _Reader:
         for n, op in ops.items():
             member = frozenset(i for i, path in enumerate(inside) if n in path)
             op.cls, op.member = classes.setdefault(member, len(classes)), member
-        return Plan(sorted(ops.values(), key=lambda op: op.place), True)
+        ends = self._ends(ops, self.paths)
+        for end in ends.values():
+            end.op.cls, end.op.optional = classes.setdefault(end.op.member, len(classes)), False
+        return Plan(sorted(ops.values(), key=lambda op: op.place), True, ends)
+
+    def _ends(self, ops: dict[int, Op], paths: list[Path]) -> dict[tuple[type, int], End]:
+        """Ends of queues that several operations share, at most one of them in each way through the turn."""
+        if self.answers is not None:
+            return {}
+        found: dict[tuple[type, int], End] = {}
+        for kind in (p.Put, p.Get):
+            for q in {op.operation.queue for op in ops.values() if isinstance(op.operation, (p.Put, p.Get))}:
+                mine = [op for op in ops.values() if isinstance(op.operation, kind) and op.operation.queue == q]
+                inside = [frozenset(i for i, path in enumerate(paths) if op.node in dict(path)) for op in mine]
+                union = frozenset().union(*inside)
+                alike = all(op.loop is None and op.start == ZERO for op in mine)
+                if len(mine) < 2 or not alike or len(union) < sum(map(len, inside)):
+                    continue
+                if any(sum(m == op.node for m, _ in path) > 1 for path in paths for op in mine):
+                    continue
+                places = [op.place for op in mine]
+                late = max(places) if kind is p.Put else min(places)
+                op = Op(self.t, -2 - len(found), late, mine[0].operation, None)
+                op.member, op.optional = union, len(union) < len(paths)
+                found[kind, q] = End(op, tuple(mine), (min(places), max(places)))
+        return found
 
 
 def harmless(operation: p.Operation) -> bool:

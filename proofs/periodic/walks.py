@@ -60,15 +60,20 @@ class Signs:
         return self.known[poly]
 
 
-def walks(graph: Graph, source: Node, signs: Signs) -> dict[int, tuple[Walk, Walk]]:
+def walks(
+    graph: Graph, source: Node, signs: Signs, ways: frozenset[int] | None = None
+) -> dict[int, tuple[Walk, Walk]]:
     """Per node the shortest walks from `source`: any, and those that leave the loop of repetitions that source is in.
 
+    `ways`: those through the turn that the step of `source` goes, where that is known.
     In a sure graph only walks count that exist from the first step on: no node is passed in a step before its first.
     """
     labels: dict[tuple[int, bool, bool], list[Poly]] = {}
     # A walk that comes back to where it was is no shorter, as every cycle has a weight of at least one; where it was is the
     # node and what it has touched so far. `passed` are these, as bits; the start may be the end of a walk from itself.
     start = (source.number, source.serial, source.loop is None)
+    # What runs in some kinds of step only is passed in the step that is of the source's own kind.
+    kind = graph.presence(source.op, source.op.member if ways is None else ways) if graph.sure and source.optional else {}
     work = deque([(*start, ZERO, 0)])
     total = 0
     while work:
@@ -76,10 +81,17 @@ def walks(graph: Graph, source: Node, signs: Signs) -> dict[int, tuple[Walk, Wal
         node = graph.nodes[number]
         if passed and weight not in labels.get((number, serial, outer), ()):
             continue  # overtaken meanwhile
-        if passed and (node.optional or (number, serial, outer) == start):
+        if passed and (number, serial, outer) == start:
             continue
+        sides: list[tuple[int, Poly]] | None = None
+        if passed and node.optional:
+            steps, ways = kind.get(node.op.group, (ZERO, frozenset()))
+            if ways and ways <= node.op.member and (weight == steps or (serial and signs.cheap(steps - weight))):
+                weight = steps
+            else:  # it is passed on the way to what runs in the same step and never without it
+                sides = [(n, more) for n, more in graph.out[number] if more == ZERO and _never_without(graph, node, graph.nodes[n])]
         passed |= 1 << (4 * number + 2 * serial + outer)
-        for target, more in graph.out[number]:
+        for target, more in graph.out[number] if sides is None else sides:
             to = graph.nodes[target]
             key = (target, serial or to.serial, outer or to.loop is None)
             if key != start and passed >> (4 * target + 2 * key[1] + key[2]) & 1:
@@ -103,6 +115,13 @@ def walks(graph: Graph, source: Node, signs: Signs) -> dict[int, tuple[Walk, Wal
             every = Walk(_least([*of[1][0], *of[1][1]], signs), (*of[0][0], *of[0][1]))
             found[number] = (every, Walk(_least(list(of[1][1]), signs), of[0][1]))
     return found
+
+
+def _never_without(graph: Graph, one: Node, other: Node) -> bool:
+    """Whether `one` runs in each step in which `other` does, as an operation that only some steps run."""
+    if one.op is other.op:
+        return True
+    return other.optional and one.op.group == other.op.group and graph.plans[one.op.thread].whole and other.op.member <= one.op.member
 
 
 def _least(weights: list[Poly], signs: Signs) -> tuple[Poly, ...]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fencepost.model import effects as e
 from fencepost.model import program as p
-from fencepost.model.operations import Context, lower
+from fencepost.model.operations import Context, lower_node
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 from fencepost.proofs.smt.text import FALSE, TRUE, ZERO, Term, Text, both, conj, disj, implies, neg
 
@@ -90,7 +90,7 @@ class Core:
             context = Context(program, thread, platform, environment)
             for n, node in enumerate(thread.nodes):
                 if isinstance(node, p.Do):
-                    self.lowered[t, n] = lower(node.operation, context)
+                    self.lowered[t, n] = lower_node(node, context)
                 elif isinstance(node.question, (p.EventQuery, p.StreamQuery)):
                     self.queries = True
         self.fifos = _fifos(program, environment)

@@ -8,11 +8,14 @@ import msgspec
 from fencepost.model import answer as a
 from fencepost.model import events
 from fencepost.model import program as p
+from fencepost.model.events.values import unread
 from fencepost.model.platform import Environment, Platform
 from fencepost.proofs.smt.core import Step
 from fencepost.proofs.smt.encode import Encoder
 from fencepost.proofs.smt.goals import Goal
 from fencepost.proofs.smt.text import TRUE, Term
+
+UNREAD = "nothing in the design reads these bytes"
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -104,6 +107,8 @@ def replay(
     for pair in pairs:
         changes, why = events.value_change(structure, *pair)
         longer = run
+        if changes is False and unread(structure, *pair):
+            why = UNREAD  # of whatever run, and not of this one alone
         if changes is None:
             from fencepost.proofs.judge import prolong
 

@@ -112,7 +112,7 @@ class Encoder(Goals):
             here, arriving = arriving, {}
             for n in order:
                 ways = [(edge, there) for edge, there in here.pop(n, []) if edge != FALSE]
-                for edge, following, there in self._node(t, thread, turn, n, round_, ways) if ways else ():
+                for edge, following, there in self._node(t, thread, turn, n, round_, ways, begun) if ways else ():
                     if following == p.END:
                         self.end_turn(there, edge)
                         ended.append((edge, there))
@@ -121,7 +121,9 @@ class Encoder(Goals):
                         onward.setdefault(following, []).append((edge, there))
         return ended
 
-    def _node(self, t: int, thread: p.Thread, turn: int, n: int, round_: int, ways: list[tuple[str, Env]]) -> list[tuple[str, int, Env]]:
+    def _node(
+        self, t: int, thread: p.Thread, turn: int, n: int, round_: int, ways: list[tuple[str, Env]], begun: str,
+    ) -> list[tuple[str, int, Env]]:  # fmt: skip
         here = self.text.literal(disj(edge for edge, _ in ways))
         state = self.join(ways)
         node = thread.nodes[n]
@@ -133,6 +135,7 @@ class Encoder(Goals):
         if waits:
             live = self.text.boolean("a")
             self.text.add(implies(live, here))
+        self.text.add(implies(live, begun))  # follows, but not from one clause at a time
         step = Step((t, turn, n + round_ * len(thread.nodes)), n, live, node, self._seq)
         self._seq += 1
         self.steps.append(step)
@@ -216,8 +219,7 @@ class Encoder(Goals):
 
     def _tags(self, step: Step, node: p.Ask, question: p.QueueTag, env: Env) -> dict[str, str]:
         text = self.text
-        put, got = (self.count(env, step, kind, question.queue) for kind in ("put", "get"))
-        text.add(implies(step.live, text.lt(got, put)))
+        got = self.count(env, step, "get", question.queue)
         names = {answer: text.boolean("q") for answer, _ in node.branches}
         text.add(implies(step.live, disj(names.values())))
         ordered = list(names.values())
@@ -227,8 +229,9 @@ class Encoder(Goals):
 
         def define() -> None:
             for answer, name in names.items():
-                items = disj(literal for literal, _ in self._items(question.queue, answer, step, got))
-                text.add(implies(both(step.live, name), items))
+                items = self._items(question.queue, answer, step, got)
+                there = disj(both(literal, self.before(op.step, step)) for literal, op in items)
+                text.add(implies(both(step.live, name), there))
 
         self.defer(define)
         return names

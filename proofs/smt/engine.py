@@ -12,7 +12,7 @@ from fencepost.model import program as p
 from fencepost.model.platform import BARE, Environment, Platform
 from fencepost.model.platform import environment as environment_named
 from fencepost.model.platform import platform as platform_named
-from fencepost.proofs.smt.decode import Shown, replay, run_of, shortened
+from fencepost.proofs.smt.decode import UNREAD, Shown, replay, run_of, shortened
 from fencepost.proofs.smt.device import PROMPT
 from fencepost.proofs.smt.encode import ROUNDS, Encoder, NotEncoded, encode
 from fencepost.proofs.smt.goals import Goal
@@ -20,7 +20,7 @@ from fencepost.proofs.smt.goals import Goal
 MISSING = "the SMT engine needs Z3: pip install 'fencepost[prove]'"
 STEPS = 4
 """Turns per loop thread when nobody says how many."""
-OTHERS, OTHERS_EFFORT = 24, 1_000_000
+OTHERS, OTHERS_EFFORT = 24, 300_000
 """After the first hazard: how many more are looked for, each with how much effort (Z3's resource units)."""
 LEVELS = 60
 """Models of access-level hazards that are looked at before the answer is unknown."""
@@ -115,7 +115,11 @@ class Search:
             except NotEncoded as error:
                 reason = f"not encoded for SMT: {error}; the default engine decides it"
                 return a.UNKNOWN, {"reason": reason, "bound": done or None}
-            solver = Solver(encoder, hard)
+            # Turns without a pair of accesses that could conflict need no solver.
+            first = min((turns for turns in map(_turns_of, encoder.goals)), default=chunk + 1)
+            done = max(done, first - 1)
+            if done < chunk:
+                solver = Solver(encoder, hard)
             hard = False
             for turns in range(done + 1, chunk + 1):
                 if time.perf_counter() - self.started > 2:
@@ -147,6 +151,7 @@ class Search:
         """The shortest run found, and the other hazards that so many turns, or one more, have."""
         found = [first]
         self._exclude_pair(solver, first.goal)
+        named = {first.shown.hazard.name}
         for tried in (turns, turns + 1):
             while len(found) <= OTHERS and tried <= solver.encoder.bound:
                 more = self._turns(solver, tried, OTHERS_EFFORT)
@@ -154,6 +159,9 @@ class Search:
                     break
                 found.append(more)
                 self._exclude_pair(solver, more.goal)
+                if more.shown.hazard.name in named:  # two runs of a name, of which the shorter is told
+                    solver.exclude([one for one in solver.encoder.goals if _named(one) == _named(more.goal)])
+                named.add(more.shown.hazard.name)
         best: dict[str, Shown] = {}
         for one in found:
             short = shortened(self.program, one.shown, self.platform, self.environment)
@@ -179,7 +187,8 @@ class Search:
                 continue
             if status == "unknown":
                 spent = "" if self.seconds is None else f" after {self.seconds:g} s"
-                return f"the solver gave up{spent} at {turns} turns ({solver.why()})"
+                done = f"; runs of at most {turns - 1} have none" if turns > 1 and self.unsure is None else ""
+                return f"the solver gave up{spent} at {turns} turns ({solver.why()}){done}"
             if status == "unsat":
                 return None
             model = solver.model()
@@ -203,9 +212,7 @@ class Search:
         """A hazard that was not shown to change a value: look for others."""
         self.levels += 1
         sentence = f"{shown.hazard.name}: {shown.why}"
-        if shown.hazard.value_changing is False and (
-            shown.why.startswith("nothing in the design reads") or goal.harmless
-        ):
+        if shown.hazard.value_changing is False and (shown.why == UNREAD or goal.harmless):
             self.harmless[_pair(goal)] = sentence
             self._exclude_pair(solver, goal)
             return None
@@ -220,12 +227,22 @@ class Search:
         return None
 
 
+def _turns_of(goal: Goal) -> int:
+    """Turns of a loop thread that its run has at least."""
+    return 1 + max(goal.second.turn, goal.first.turn if goal.first is not None else 0)
+
+
 def _pair(goal: Goal) -> tuple[Any, ...]:
-    """What a goal has in common with the same operations in other turns."""
+    """What a goal has in common with the same operations on the same memory in other turns."""
     first = goal.first or goal.second
     later = (goal.second.turn > first.turn) - (goal.second.turn < first.turn)
     places = (first.thread, first.at, goal.second.thread, goal.second.at)
-    return (goal.kind, goal.blocks is None, goal.writes, goal.harmless, later, *places)
+    return (goal.kind, goal.blocks is None, goal.writes, goal.harmless, goal.what, later, *places)
+
+
+def _named(goal: Goal) -> tuple[Any, ...]:
+    """What goals have in common whose hazards have the same name."""
+    return (goal.kind, goal.blocks is None, goal.writes, goal.what)
 
 
 class Hard(Exception):
@@ -239,8 +256,8 @@ class Solver:
     a try on the same assertions: on runs of many turns it is often faster by far, on questions without a run it is not.
     """
 
-    FIRST, SECOND = 500_000, 30_000_000
-    """Effort of the first try, and of the other solver's: a quarter of a second, one to two seconds."""
+    FIRST, OTHER, MORE = 500_000, 6_000_000, 5
+    """Effort of the first try and of the other solver's: a quarter of a second each; and how much more when both gave up."""
 
     def __init__(self, encoder: Encoder, hard: bool = False) -> None:
         try:
@@ -296,18 +313,30 @@ class Solver:
             limit.append(PROMPT)
         if effort:
             return self._check(self._main, limit, deadline, effort)
-        status = "unknown" if self._hard else self._check(self._main, limit, deadline, self.FIRST)
+        first = self.FIRST
+        if not self._hard:
+            status = self._check(self._main, limit, deadline, first)
+            if status != "unknown":
+                return status
+            if self.encoder.bound > turns:
+                raise Hard
         self._hard = False
-        if status == "unknown" and self.encoder.bound > turns:
-            raise Hard
-        if status == "unknown":
-            if self._other is None:
-                self._other = self._made(2)
-            for literals in self._more[self._passed :]:
-                self._clause(self._other, literals)
-            self._passed = len(self._more)
-            status = self._check(self._other, limit, deadline, self.SECOND)
-        return status if status != "unknown" else self._check(self._main, limit, deadline, 0)
+        for more in (1, self.MORE):
+            status = self._check(self._second(), limit, deadline, self.OTHER * more)
+            if status == "unknown" and more == 1:
+                status = self._check(self._main, limit, deadline, first * self.MORE)
+            if status != "unknown":
+                return status
+        return self._check(self._main, limit, deadline, 0)
+
+    def _second(self) -> Any:
+        """The other solver, with all clauses."""
+        if self._other is None:
+            self._other = self._made(2)
+        for literals in self._more[self._passed :]:
+            self._clause(self._other, literals)
+        self._passed = len(self._more)
+        return self._other
 
     def _check(self, solver: Any, limit: list[str], deadline: float | None, effort: int) -> str:
         self._asked = solver

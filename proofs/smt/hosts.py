@@ -61,13 +61,26 @@ class Hosts(Device):
     def _put(self, env: Env, step: Step, o: p.Put) -> None:
         if not o.edge:
             raise NotEncoded("a put that orders nothing")
-        text = self.text
-        taken = self.count(env, step, "get", o.queue)
         before, after = self.ordinal(env, step, step.live, "put", o.queue)
-        text.add(implies(step.live, text.le(before.plus(1 - self.capacity(o.queue)), taken)))
+        self._room(env, step, o.queue, before)
         values = tuple(self.used(env, step, v) for v in o.values)
         holds = tuple(self.hold(step.live, v) for v in values)
         self.enter(("put", o.queue), Op(step, step.live, before, after, (o.tag, values, holds)))
+
+    def _room(self, env: Env, step: Step, queue: int, before: Term) -> None:
+        """The put waits for the get that makes room for it."""
+        text, capacity = self.text, self.capacity(queue)
+        if self.private(("get", queue), step.thread):
+            text.add(implies(step.live, text.le(before.plus(1 - capacity), self.count(env, step, "get", queue))))
+            return
+
+        def define() -> None:
+            ways = [text.lt(before, ZERO.plus(capacity))]
+            for op in self.ops.get(("get", queue), []):
+                ways.append(conj((op.live, text.eq(op.before.plus(capacity), before), self.before(op.step, step))))
+            text.add(implies(step.live, disj(ways)))
+
+        self.defer(define)
 
     def _items(self, queue: int, tag: str | None, step: Step, number: Term) -> list[tuple[str, Op]]:
         """The puts that may be the one of this number, each with its literal."""
@@ -81,9 +94,9 @@ class Hosts(Device):
 
     def _get(self, env: Env, step: Step, o: p.Get) -> None:
         text = self.text
-        put = self.count(env, step, "put", o.queue)
         number, after = self.ordinal(env, step, step.live, "get", o.queue)
-        text.add(implies(step.live, text.lt(number, put)))
+        if self.private(("put", o.queue), step.thread):
+            text.add(implies(step.live, text.lt(number, self.count(env, step, "put", o.queue))))
         self.enter(("get", o.queue), Op(step, step.live, number, after))
         cache: list[list[tuple[str, Op]]] = []
 
@@ -95,6 +108,7 @@ class Hosts(Device):
         def define() -> None:
             text.add(implies(step.live, disj(literal for literal, _ in items())))
             for literal, op in items():
+                text.add(implies(both(step.live, literal), self.before(op.step, step)))
                 for hold in op.data[2]:
                     if hold is not None:
                         hold.ends.append((text.literal(both(step.live, literal)), step.instant))

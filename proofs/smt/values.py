@@ -189,9 +189,9 @@ class Values(Core):
         self.set_local(env, step, o.local, ((TRUE, Ref(("block", step.key))),))
 
     def note_use(self, step: Step, refs: Guarded, streams: Guarded, space: str) -> None:
-        """S64 (not for the owner stream), S79 and S84."""
+        """S64 (not for the owner stream), S79; not for what the allocator cannot attribute (S72, S84)."""
         for guard, ref in refs:
-            if ref.key[0] != "block" or not ref.held or not (ref.attributed or space == "device"):
+            if ref.key[0] != "block" or not ref.held or not ref.attributed:
                 continue
             tenant = self.tenants.get(ref.key[1])
             if tenant is not None and tenant.space != space:
