@@ -8,8 +8,8 @@ waits for room whether its edge is there or not.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from fencepost import steady
@@ -29,6 +29,7 @@ from fencepost.proofs.waits.catalogue import (
     USE,
     Sync,
     operation,
+    synchronisations,
     without,
 )
 from fencepost.proofs.waits.handles import Handles, Node, following, later
@@ -36,16 +37,23 @@ from fencepost.proofs.waits.handles import Handles, Node, following, later
 if TYPE_CHECKING:
     from fencepost.simulator.machine import Outcome
 
-MOST_NODES = 300
+MOST_NODES = 600
 """Operations and questions of a design up to which the machine is asked."""
 
 MEASURED_SECONDS = 5.0
-"""Seconds after which no further wait is measured."""
+"""Seconds of the processor after which no further wait is measured."""
 
 SCALES = (1.0, 10.0, 100.0)
 """How long the device's work takes, in units of its typical duration."""
 
 WAITS = (HOST, STREAM, COPY, LOCK)
+
+
+class Until(NamedTuple):
+    """When no further wait is measured: at this time of the clock, or of the process, which a busy machine does not slow."""
+
+    wall: float
+    cpu: float
 
 
 class WaitCosts(msgspec.Struct, frozen=True):
@@ -61,13 +69,24 @@ def wait_costs(
     program: p.Program, platform: Platform, syncs: Sequence[Sync], seconds: float = MEASURED_SECONDS
 ) -> WaitCosts:
     """The costs of all synchronisations of one program; nothing is measured once `seconds` are over."""
-    until = time.monotonic() + min(seconds, MEASURED_SECONDS)
+    until = Until(time.monotonic() + seconds, time.process_time() + MEASURED_SECONDS)
     texts: dict[int, str] = {}
     for k, sync in enumerate(syncs):
         text = _kept(program, sync) if sync.kind in (HOLD, USE) else _bound(sync) if sync.kind == BOUND else _lock(program, sync)
         if text is not None:
             texts[k] = text
     model, of, ran = cost_model(program, platform, syncs)
+    if model.timed is not None and sum(len(thread.nodes) for thread in program.threads) > MOST_NODES:
+        return WaitCosts(texts, model.why, of)
+    if model.timed is not None:
+        durations = {scale: steady.typical(program, platform, scale) for scale in SCALES}
+        asked = [k for k, sync in enumerate(syncs) if sync.kind in (HOST, STREAM, COPY)]
+
+        def computed(k: int | None, scale: float) -> float | None:
+            return model.per_step(None if k is None else syncs[k], durations[scale])
+
+        texts.update(_compared("computed", asked, computed, until))
+        return WaitCosts(texts, model.why, of)
     for k, sync in enumerate(syncs):
         text = model.break_even(program, program, sync)
         if text is not None:
@@ -84,6 +103,15 @@ def wait_costs(
     return WaitCosts(texts, model.why, of)
 
 
+def costed(task: tuple[p.Program, Platform, float]) -> WaitCosts:
+    """`wait_costs` of (program, platform, `time.monotonic()` at the end of its time), for another process."""
+    program, platform, until = task
+    left = until - time.monotonic()
+    if left <= 0:
+        return WaitCosts({}, "the time given ended")
+    return wait_costs(program, platform, synchronisations(program, platform), left)
+
+
 def cost_model(
     program: p.Program, platform: Platform, syncs: Sequence[Sync]
 ) -> tuple[BreakEven, str, tuple[steady.Said, set[Node]] | None]:
@@ -92,7 +120,7 @@ def cost_model(
     The last is None where the design is periodic as it is, or the machine does not know it.
     """
     model = BreakEven(program, platform)
-    if model.cost is not None or sum(len(thread.nodes) for thread in program.threads) > MOST_NODES:
+    if model.cost is not None or model.timed is not None or sum(len(thread.nodes) for thread in program.threads) > MOST_NODES:
         return model, "", None
     found = _likely(program, platform, syncs)
     if found is None:
@@ -102,7 +130,7 @@ def cost_model(
     turns = steady.turns_of(program, outcome)
     if turns is not None:
         projected = BreakEven(steady.straight(program, turns), platform)
-        if projected.cost is not None:
+        if projected.cost is not None or projected.timed is not None:
             model, of = projected, steady.told(program, said, turns)
     return model, of, (said, {(step.thread, step.node) for step in outcome.run.steps})
 
@@ -232,41 +260,44 @@ def _likely(
 
 def _measured(
     program: p.Program, platform: Platform, syncs: Sequence[Sync], asked: Sequence[int], said: steady.Said,
-    until: float,
+    until: Until,
 ) -> dict[int, str]:  # fmt: skip
     """What the machine says: the time per turn with and without each, the device's work short and long."""
-    if not asked:
-        return {}
-    whole = {scale: _per_turn(program, said, platform, scale) for scale in SCALES}
+    edited: dict[int, p.Program] = {}
+
+    def measured(k: int | None, scale: float) -> float | None:
+        if k is not None and k not in edited:
+            edited[k] = _gone(program, syncs[k], platform)
+        return steady.per_step(program if k is None else edited[k], said, platform, scale)
+
+    return _compared("measured", asked, measured, until)
+
+
+def _compared(
+    how: str, asked: Sequence[int], per_step: Callable[[int | None, float], float | None], until: Until
+) -> dict[int, str]:
+    """What each wait adds to the time per step (nanoseconds, of the number of the wait that is gone), work of the device short and long."""
     found: dict[int, str] = {}
+    whole = {scale: per_step(None, scale) for scale in SCALES} if asked else {}
     for k in asked:
-        if time.monotonic() > until:
+        if time.monotonic() > until.wall or time.process_time() > until.cpu:
             break
-        other = _gone(program, syncs[k], platform)
-        if other is None:
-            continue
         added: dict[float, float] = {}
         for scale, before in whole.items():
-            after = _per_turn(other, said, platform, scale)
+            after = per_step(k, scale)
             if before is not None and after is not None:
                 added[scale] = before - after
         if len(added) < len(SCALES):
             continue
-        step = whole[1.0]
         if all(abs(value) < 1 for value in added.values()):
-            found[k] = "measured: free with typical durations, and with 10 and 100 times the device work"
+            found[k] = f"{how}: free with typical durations, and with 10 and 100 times the device work"
         else:
             more = " and ".join(f"{_time(added[s])} to {_time(whole[s] or 0)} with {s:g} times" for s in SCALES[1:])
-            found[k] = f"measured: adds {_time(added[1.0])} to a step of {_time(step or 0)} with typical durations, {more} the device work"
+            found[k] = f"{how}: adds {_time(added[1.0])} to a step of {_time(whole[1.0] or 0)} with typical durations, {more} the device work"
     return found
 
 
-def _per_turn(program: p.Program, said: steady.Said, platform: Platform, scale: float) -> float | None:
-    outcome = steady.run(program, said, platform, scale)
-    return None if outcome is None else steady.per_turn(outcome)
-
-
-def _gone(program: p.Program, sync: Sync, platform: Platform) -> p.Program | None:
+def _gone(program: p.Program, sync: Sync, platform: Platform) -> p.Program:
     """The program that does not wait there: of a lock, without the thread's part in it."""
     op = operation(program, sync.at)
     if sync.kind != LOCK or isinstance(op, p.Give):

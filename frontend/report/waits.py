@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
+import msgspec
 from fencepost.check import Case
 from fencepost.model import program as p
-from fencepost.model.answer import MASKED, PROVED, Hazard
+from fencepost.model.answer import MASKED, PROVED, REFUTED, Answer, Hazard
 from fencepost.proofs.waits.catalogue import BOUND, HOLD, Sync
 from fencepost.proofs.waits.classify import CONDITIONAL, NEEDED, OPEN, REDUNDANT, USELESS, Finding, Waits
 from fencepost.proofs.waits.handles import Node
@@ -57,8 +58,10 @@ class Where:
 class Told:
     """Sentences about one answer."""
 
-    def __init__(self, answer: Waits) -> None:
+    def __init__(self, answer: Waits, *, numbered: bool = True) -> None:
+        """`numbered`: beside a table that says which synchronisation has which number; else each is named with its line."""
         self.answer = answer
+        self.numbered = numbered
         self.words = Words(answer.program)
         self.where = Where(answer.program, (at for sync in answer.syncs for at in sync.nodes))
 
@@ -81,7 +84,10 @@ class Told:
         return f"{self.words.node(thread.nodes[at[1]], thread)} ({self.where(at)})"
 
     def numbers(self, numbers: Sequence[int]) -> str:
-        """`[3] and [5]`."""
+        """`[3] [5]`, or what these are where no table says so."""
+        if not self.numbered:
+            syncs = [self.answer.syncs[k] for k in numbers]
+            return " and ".join(f"{self.text(sync)} ({self.where(sync.at)})" for sync in syncs)
         return " ".join(f"[{k + 1}]" for k in numbers)
 
     def details(self, finding: Finding) -> Iterator[str]:
@@ -109,7 +115,7 @@ class Told:
             }[one.how]  # fmt: skip
         yield from self._missed(finding)
         if finding.cost is not None:
-            yield f"cost: {finding.cost}"
+            yield f"cost: {finding.cost.removeprefix('costs ')}"
 
     def _missed(self, finding: Finding) -> Iterator[str]:
         """What the wait looks meant for and does not order: hazards one by one, what others order in one sentence."""
@@ -156,7 +162,7 @@ class Told:
             else:
                 yield "enough", f"{names} alone, each location by itself; the whole: {proof.verdict} ({proof.reason})"
         if len(answer.sets) > len(answer.proofs) > 0:
-            yield "enough", f"and {len(answer.sets) - len(answer.proofs)} more minimal sets"
+            yield "enough", self._more_sets()
         if not answer.complete:
             yield "note", "not every minimal set is known: an answer was open or there are too many"
         for nodes in answer.unwaited:
@@ -165,6 +171,16 @@ class Told:
             yield "cost", f"no break-even of waits: {answer.cost_open}"
         if answer.cost_of:
             yield "cost", f"break-evens are those of steady steps with {answer.cost_of}"
+
+
+    def _more_sets(self) -> str:
+        """The minimal sets that are not proved one by one, by what they have beside what all have."""
+        answer = self.answer
+        common = set(answer.sets[0]).intersection(*answer.sets)
+        others = [[k for k in kept if k not in common] for kept in answer.sets[len(answer.proofs) :]]
+        told = ", or ".join(self.numbers(one) for one in others[:8]) + (", or ..." if len(others) > 8 else "")
+        beside = f"{self.numbers(sorted(common))} with " if common else ""
+        return f"and {len(others)} more minimal set{'' if len(others) == 1 else 's'}: {beside}{told}"
 
 
 _CLASS = {NEEDED: "needed", CONDITIONAL: "redundant while another stays", REDUNDANT: "redundant", USELESS: "useless", OPEN: "not decided"}  # fmt: skip
@@ -187,6 +203,13 @@ def overtaking(hazard: Hazard) -> str:
     )
 
 
+def bad_run(finding: Finding) -> tuple[p.Program, Answer] | None:
+    """The edited design and its shortest bad run, where there is one."""
+    if finding.run is None or finding.program is None:
+        return None
+    return finding.program, Answer(finding.program.name, REFUTED, hazards=finding.breaks[:1], run=finding.run)
+
+
 def _do(numbers: Sequence[int]) -> str:
     return "does" if len(numbers) == 1 else "do"
 
@@ -200,7 +223,8 @@ def _distinct(hazards: Iterable[Hazard]) -> list[Hazard]:
 
 def write_waits(case: Case, answer: Waits, out: TextIO, *, verbose: bool = False) -> None:
     """One design's synchronisations as text."""
-    from fencepost.report.text import console_for
+    from fencepost.report.lanes import lanes
+    from fencepost.report.text import _lanes, console_for
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -227,7 +251,8 @@ def write_waits(case: Case, answer: Waits, out: TextIO, *, verbose: bool = False
         head.append(place, style="dim")
         details = list(told.details(finding))
         if finding.kind == REDUNDANT and finding.why and not finding.missed and not verbose:
-            details = [line for line in details if line.startswith("cost: ") and not line.startswith("cost: costs nothing")]
+            costs = [line for line in details if line.startswith("cost: ")]
+            details = costs or details if sync.kind == BOUND else [finding.why, *costs]
         table.add_row(f"[{finding.sync + 1}]", Text(WORDS.get(finding.kind, finding.kind), style=styles.get(finding.kind, "")), head)
         for sentence in details:
             table.add_row("", "", Padding(Text(sentence), (0, 0, 0, 2)))
@@ -243,6 +268,12 @@ def write_waits(case: Case, answer: Waits, out: TextIO, *, verbose: bool = False
             closing.add_row(Text(heading), Text(sentence))
         closing.add_row(Text("edits"), Text(f"{answer.asked} decided in {answer.seconds:.1f} s"))
         console.print(Padding(closing, (0, 0, 0, 2), expand=False))
+        for finding in answer.findings if verbose else ():
+            shown = bad_run(finding)
+            if shown is not None:
+                gone = "without it" if finding.kind == NEEDED else "without it and what can stand in for it"
+                console.print(Text(f"\n  [{finding.sync + 1}] a shortest run {gone}, {finding.breaks[0].name}:"))
+                _lanes(lanes(*shown), console)
     out.writelines(line.rstrip(" ") + "\n" for line in captured.get().splitlines())
 
 
@@ -265,6 +296,7 @@ def waits_to_json(answers: Sequence[tuple[Case, Waits]]) -> str:
                         "place": told.where(answer.syncs[finding.sync].at),
                         "thread": answer.program.threads[answer.syncs[finding.sync].at[0]].name,
                         "hazards": list(dict.fromkeys(h.name for h in finding.breaks)),
+                        "run": None if finding.run is None else msgspec.to_builtins(finding.run),
                         "while": [[k + 1 for k in one] for one in finding.alternatives],
                         "covered_by": [k + 1 for k in finding.covered_by],
                         "weaker": [{"how": one.how, "at": told.where(one.at)} for one in finding.weaker],

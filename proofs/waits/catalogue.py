@@ -56,14 +56,15 @@ def synchronisations(program: p.Program, platform: Platform = PLATFORMS["cuda"])
     Host event, stream and device waits; stream waits; copies and `item` that block; puts on a queue that another thread
     empties; references that queue items and cells hold; record_stream; locks, flags, counters and pool tokens given
     back behind an event. Edges that a test or a hand-over makes by itself (put -> get, a cell's lock, a query that said
-    yes) are part of the control flow and are not listed.
+    yes) are part of the control flow and are not listed; nor is what a call does on the side (`Program.implied`).
     """
     found: dict[tuple[object, ...], tuple[str, int | None, list[tuple[int, int]]]] = {}
     emptied = _emptied_by(program)
+    implied = set(program.implied or ())
     for t, thread in enumerate(program.threads):
         context = Context(program, thread, platform)
         for i, node in enumerate(thread.nodes):
-            if not isinstance(node, p.Do):
+            if not isinstance(node, p.Do) or (t, i) in implied:
                 continue
             for kind, value in _kinds(node.operation, context, t, emptied):
                 place = node.site if node.site >= 0 else -2 - i
@@ -84,7 +85,8 @@ def _emptied_by(program: p.Program) -> dict[int, set[int]]:
 
 def _kinds(op: p.Operation, context: Context, t: int, emptied: dict[int, set[int]]) -> Iterable[tuple[str, int | None]]:
     if isinstance(op, HOST_WAITS):
-        yield HOST, None
+        if not (isinstance(op, p.DeviceSync) and op.implied):  # nobody wrote down what a free does on the side
+            yield HOST, None
     elif isinstance(op, STREAM_WAITS):
         yield STREAM, None
     elif isinstance(op, p.RecordStream):

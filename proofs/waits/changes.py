@@ -26,6 +26,7 @@ from fencepost.proofs.waits.offer import (
     SYNC,
     Change,
     Insert,
+    impossible,
 )
 
 
@@ -42,7 +43,8 @@ class Offers(MemoryOffers):
         ]  # fmt: skip
         unique: dict[str, Change] = {}
         for change in sorted(found, key=lambda c: c.price):
-            unique.setdefault(f"{change.text} {change.place}", change)
+            if change.apply is not impossible:
+                unique.setdefault(f"{change.text} {change.place}", change)
         return list(unique.values())
 
     def _wait(self, event: p.Operand) -> Iterator[tuple[str, p.Operation, str]]:

@@ -8,31 +8,29 @@ the whole design, with a certificate.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 from fencepost.model import answer as a
 from fencepost.model import program as p
-from fencepost.model.platform import Environment, Platform
 from fencepost.model.platform import environment as environment_named
 from fencepost.model.platform import platform as platform_named
-from fencepost.proofs.check import Checker
 from fencepost.proofs.explore.locations import Location
-from fencepost.proofs.explore.search import Budget
 from fencepost.proofs.judge import Judged
 from fencepost.proofs.waits.catalogue import BOUND, COPY, HOST, LOCK, STREAM, Sync, synchronisations
 from fencepost.proofs.waits.decide import TIME_ENDED, Oracle, Pairs, Verdict
 from fencepost.proofs.waits.handles import Node
+from fencepost.proofs.waits.questions import NOBODY, Begun, Question, asked, packed
 from fencepost.proofs.waits.static import Missed, Text, idle, missed, unwaited
-from fencepost.proofs.waits.sufficient import Family, joined, minimal, minimal_sufficient
-from fencepost.proofs.waits.weaker import Weaker, weaker
+from fencepost.proofs.waits.sufficient import Family, joined, minimal
+from fencepost.proofs.waits.weaker import Weaker
 
 NEEDED, REDUNDANT, CONDITIONAL, USELESS, OPEN = "needed", "redundant", "conditional", "useless", "open"
 """Classes. "conditional": redundant only while another one stays; "open": an answer on the way was not decided."""
 
 MOST_SETS = 6
-"""Minimal sets that are proved on the whole design, the smallest first."""
+"""Minimal sets that are proved on the whole design: as many as it takes that each wait which may go is gone in one."""
 
 MOST_OPEN = 40
 """Undecided locations up to which it is told which synchronisations may matter to them."""
@@ -59,14 +57,8 @@ class Costs(Protocol):
     def of(self) -> str: ...
 
 
-CostModel = Callable[[p.Program, Platform, tuple[Sync, ...], float], Costs]
-"""A function of a module, so that another process can call it; the last argument is how many seconds it may take."""
-
-
 _ORDER = (HOST, STREAM, COPY, BOUND, LOCK)
 """Kinds that order accesses by an edge, unlike a reference, which keeps a block."""
-
-_NOBODY = -1
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -98,7 +90,7 @@ class Waits(msgspec.Struct, frozen=True):
     syncs: tuple[Sync, ...]
     findings: tuple[Finding, ...]
     sets: tuple[tuple[int, ...], ...]
-    """Minimal sufficient sets, smallest first."""
+    """Minimal sufficient sets, those that are proved first."""
     complete: bool
     proofs: tuple[a.Answer, ...]
     """For each of the first sets the answer about the design with these alone."""
@@ -125,15 +117,15 @@ def waits(
     never: tuple[str, ...] = (),
     seconds: float = 120.0,
     progress: Callable[[str], None] | None = None,
-    cost: CostModel | None = None,
+    costs: Callable[[], Costs] | None = None,
     details: bool = True,
     mapper: Mapper = map,
 ) -> Waits:
     """Classify every synchronisation of `program` by taking its edge away.
 
     `seconds` bounds the whole answer; `details` also looks for weaker ones, and for the pairs that each orders alone;
-    `mapper` maps a function over independent questions, in processes if it likes; `cost` knows what waits cost.
-    Raises `ValueError` on an unknown name.
+    `mapper` maps a function over independent questions, in processes if it likes; `costs` gives what waits cost once that
+    is wanted, and may have begun before. Raises `ValueError` on an unknown name.
     """
     begin = time.perf_counter()
     env, plat = environment_named(environment), platform_named(platform)
@@ -141,134 +133,103 @@ def waits(
     deadline = time.monotonic() + seconds
     oracle = Oracle(program, syncs, plat, env, deadline, progress)
     text = Text(program, plat, oracle.handles)
-    _at_work[:] = [oracle, text]
+    task = packed(oracle, text)
     bad: list[Judged] = []
     open_: dict[Location, str] = {}
-    families: dict[Location, Family] = {}
     until = deadline - (1 - FOR_SETS) * seconds
+
+    def ask(wanted: list[Question], end: float) -> list[Any]:
+        return list(mapper(asked, [(*task, end, *question) for question in wanted]))
+
     # What takes longest is begun first: a block is whatever the allocator handed out, a ring is rotated.
     ordered = sorted(oracle.locations, key=lambda at: (at.kind == "memory", at.kind == "memory" and not _ring(program, at)))
-    first: list[Question] = [("family", 0, location) for location in ordered]
-    if cost is not None:
-        first.insert(1, ("cost", 0, cost))
-    answers = list(mapper(_asked, [(program, tuple(syncs), plat, env, until, *question) for question in first]))
-    costs: Costs | None = answers.pop(first.index(("cost", 0, cost))) if cost is not None else None
-    for location, (family, known, _) in zip(ordered, answers, strict=True):
-        oracle.learn(location, known)
-        base = known.get(frozenset(), Verdict(None, why=TIME_ENDED))
+    answers = ask([("begun", 0, location) for location in ordered], until)
+    begun: dict[Location, Begun] = {}
+    for location, one in zip(ordered, answers, strict=True):
+        oracle.learn(location, one.known)
+        base = one.known.get(frozenset(), Verdict(None, why=TIME_ENDED))
         if base.safe is False:
             bad += base.hazards
-        elif base.safe is None or family is None:
+        elif base.safe is None or one.narrow is None:
             open_[location] = base.why
         else:
-            families[location] = family
-    oracle.deadline, oracle.asked = deadline, sum(count for _, _, count in answers)
+            begun[location] = one
+    families, searches = _families(oracle, begun, lambda wanted: ask(wanted, until))
+    oracle.deadline, oracle.asked = deadline, sum(one.asked for one in answers) + searches
     families = {at: families[at] for at in oracle.locations if at in families}
     whole = joined(list(families.values()))
-    sorter = _Sorter(oracle, text, families, whole, costs, {j.hazard.object for j in bad}, list(open_))
-    sets = tuple(tuple(sorted(one)) for one in whole.sets)
+    sorter = _Sorter(oracle, text, families, whole, {j.hazard.object for j in bad}, list(open_))
+    telling = _telling(whole.sets)
+    sets = tuple(tuple(sorted(one)) for one in (*telling, *(one for one in whole.sets if one not in telling)))
     wanted: list[Question] = []
     if not bad and not open_:
-        wanted += [("proof", 0, (kept, never)) for kept in sets[:MOST_SETS]]
+        wanted += [("proof", 0, (kept, never)) for kept in sets[: len(telling)]]
     number = len(wanted)
     wanted += sorter.questions() if details else []
-    task = (program, tuple(syncs), plat, env, deadline)
-    results = list(mapper(_asked, [(*task, *question) for question in wanted]))
+    results = ask(wanted, deadline)
     sorter.learn(wanted[number:], results[number:])
+    sorter.costs = known = costs() if costs is not None else None
     findings = tuple(sorter.finding(k) for k in range(len(syncs)))
     cut = ["what is wider than needed, and what redundant waits order"] if None in results[number:] else []
-    forced = all(finding.kind in (NEEDED, USELESS) for finding in findings) and len(sets) == 1
+    forced = len(sets) == 1 and all(findings[k].kind == NEEDED for k in sets[0])
     return Waits(
         program, tuple(syncs), findings, sets, forced or (whole.complete and not whole.unsure), tuple(results[:number]),
         tuple(unwaited(text)), tuple(dict.fromkeys(j.hazard for j in bad)),
         tuple(f"{at.label(program)}: {why}" for at, why in open_.items()), oracle.asked, time.perf_counter() - begin,
-        "" if costs is None else costs.why, "" if costs is None else costs.of, tuple(cut),
+        "" if known is None else known.why, "" if known is None else known.of, tuple(cut),
     )  # fmt: skip
-
-
-Task = tuple[p.Program, tuple[Sync, ...], Platform, Environment, float]
-"""What another process needs to ask the same oracle: program, synchronisations, platform, environment, deadline."""
-
-Question = tuple[str, int, Any]
-"""("family", 0, location), ("cost", 0, model), ("proof", 0, (kept, never)), ("weaker", synchronisation, (locations, pairs))
-or ("pairs", 0, (location, alone, against))."""
-
-_at_work: list[Any] = []
-"""The last oracle of this process, and what the text says: questions about one program come one after the other."""
-
-
-def _same(task: tuple[Any, ...]) -> tuple[Oracle, Text]:
-    """The oracle of the task and its text, as they are where this process has them already."""
-    program, syncs, platform, environment, deadline = task[:5]
-    if _at_work:
-        oracle, text = _at_work
-        mine = (oracle.program, oracle.program.places, tuple(oracle.syncs), oracle.platform, oracle.environment)
-        if oracle.program is program or mine == (program, program.places, syncs, platform, environment):
-            oracle.deadline = deadline
-            return oracle, text
-    oracle = Oracle(program, list(syncs), platform, environment, deadline)
-    _at_work[:] = [oracle, Text(program, platform, oracle.handles)]
-    return oracle, _at_work[1]
 
 
 def _ring(program: p.Program, location: Location) -> bool:
     return location.id is not None and bool(getattr(program.objects[location.id], "depth", None))
 
 
-def _family(oracle: Oracle, location: Location) -> tuple[Family | None, dict[frozenset[int], Verdict], int]:
-    """The minimal sufficient sets of one location, None when it is not safe as it is, and the verdicts met on the way."""
-    asked = oracle.asked
-    family = None
-    if oracle.left() > 0:
-        enough = oracle.core(location)
-        if oracle.verdict(location, (), first=False).safe is True:
-            relevant = sorted(oracle.relevant(location))
-            family = minimal_sufficient(relevant, lambda gone: oracle.safe(location, gone), enough)
-            for k in frozenset.intersection(*family.sets):
-                oracle.verdict(location, (k,))  # its hazards are asked for later
-    return family, oracle.known(location), oracle.asked - asked
+def _telling(sets: Sequence[frozenset[int]]) -> list[frozenset[int]]:
+    """Some of the sets, such that what is missing in one of all is missing in one of them."""
+    chosen = list(sets[:1])
+    always = frozenset.intersection(*sets) if sets else frozenset[int]()
+    while chosen and len(chosen) < MOST_SETS and (left := frozenset.intersection(*chosen) - always):
+        chosen.append(max(sets, key=lambda one: len(left - one)))
+    return chosen
 
 
-def _asked(task: tuple[Any, ...]) -> Any:
-    """The answer to one question; None where no time is left for a side question."""
-    oracle, text = _same(task)
-    what, k, where = task[5:]
-    if what == "family":
-        return _family(oracle, where)
-    if what == "cost":
-        return where(oracle.program, oracle.platform, tuple(oracle.syncs), oracle.left())
-    if what == "proof":
-        return _proof(oracle, *where)
-    if oracle.left() <= 0:
-        return None
-    if what == "weaker":
-        return tuple(weaker(oracle, text, k, *where))
-    return _pairs(oracle, *where)
+def _families(
+    oracle: Oracle, begun: dict[Location, Begun], ask: Callable[[list[Question]], list[Any]]
+) -> tuple[dict[Location, Family], int]:  # fmt: skip
+    """The minimal sufficient sets of each location, beside what any location needs: that stays in any case.
 
-
-def _proof(oracle: Oracle, kept: tuple[int, ...], never: tuple[str, ...]) -> a.Answer:
-    """The answer about the whole program with these synchronisations alone. Liveness is no question of edges."""
-    gone = frozenset(range(len(oracle.syncs))) - frozenset(kept)
-    budget = Budget(seconds=max(0.1, oracle.left()))
-    program = oracle.edited(gone)
-    setting = oracle.setting(gone)
-    return Checker(program, oracle.platform, oracle.environment, budget, False, never, False, setting=setting).answer()
-
-
-def _pairs(
-    oracle: Oracle, location: Location, alone: tuple[int, ...], against: tuple[int, ...]
-) -> dict[int, Pairs | None]:
-    """The pairs of a location without any synchronisation, and with one of them alone; of `against` where that tells."""
-    relevant = oracle.relevant(location)
-    every = oracle.pairs(location, relevant)
-    found: dict[int, Pairs | None] = {_NOBODY: every}
-    if every:
-        for k in alone:
-            found[k] = oracle.pairs(location, relevant - {k})
-        if any(one is not None and every - one for one in (found[k] for k in alone)):
-            for k in against:
-                found[k] = oracle.pairs(location, relevant - {k})
-    return found
+    Also how many searches that took.
+    """
+    searches = 0
+    alone: dict[Location, dict[int, bool | None]] = {at: dict(one.alone) for at, one in begun.items()}
+    wanted: list[Question] = []
+    for at, one in begun.items():
+        left = [k for k in sorted(one.narrow.few if one.narrow is not None else ()) if k not in one.alone]
+        wanted += [("alone", 0, (at, (k,), oracle.marks(at))) for k in left]
+    for (_, _, (at, _, _)), (answers, known, count) in zip(wanted, ask(wanted), strict=True):
+        alone[at].update(answers)
+        oracle.learn(at, known)
+        searches += count
+    needed = {at: frozenset(k for k, safe in answers.items() if safe is not True) for at, answers in alone.items()}
+    given = frozenset[int]().union(*needed.values())
+    found: dict[Location, Family] = {}
+    # Locations in which the same may matter often need the same: the first of them is looked at first.
+    shapes: dict[frozenset[int], list[Location]] = {}
+    for at in begun:
+        shapes.setdefault(oracle.relevant(at) - given, []).append(at)
+    heads = [group[0] for group in shapes.values()]
+    for chosen in (heads, [at for at in begun if at not in heads]):
+        wanted = []
+        for at in chosen:
+            narrow = begun[at].narrow
+            assert narrow is not None
+            seeds = next((found[group[0]].sets for group in shapes.values() if at in group[1:]), ())
+            wanted.append(("family", 0, (at, narrow, needed[at], given, seeds, oracle.marks(at))))
+        for at, (family, known, count) in zip(chosen, ask(wanted), strict=True):
+            oracle.learn(at, known)
+            searches += count
+            found[at] = msgspec.structs.replace(family, unsure=family.unsure or None in alone[at].values())
+    return found, searches
 
 
 def _instead(k: int, family: Family, needed: frozenset[int]) -> Family:
@@ -284,13 +245,13 @@ class _Sorter:
     """From families of minimal sets to findings."""
 
     def __init__(
-        self, oracle: Oracle, text: Text, families: dict[Location, Family], whole: Family, costs: Costs | None,
-        bad: set[str], open_: list[Location],
+        self, oracle: Oracle, text: Text, families: dict[Location, Family], whole: Family, bad: set[str],
+        open_: list[Location],
     ) -> None:  # fmt: skip
         self.oracle = oracle
         self.text = text
         self.families = families
-        self.costs = costs
+        self.costs: Costs | None = None
         self.bad = bad
         count = range(len(oracle.syncs))
         none: frozenset[int] = frozenset()
@@ -317,7 +278,7 @@ class _Sorter:
         """Which pairs each wait orders alone, where that tells something, and what is weaker than the needed ones."""
         oracle, syncs = self.oracle, self.oracle.syncs
         self.asked_aside = True
-        found: list[Question] = []
+        found: list[Question] = [("both", 0, one) for one in self._both()]
         for k, at in self.broken.items():
             judged = [oracle.verdict(one, (k,)).hazards[0] for one in at]
             pairs = tuple((j.found.first, j.found.second) for j in judged if j.found.first is not None)
@@ -339,9 +300,11 @@ class _Sorter:
         for (what, k, where), result in zip(asked, results, strict=True):
             if what == "weaker":
                 self._weaker[k] = result or ()
+            elif what == "both":
+                self.oracle.learn(where[0], {where[1]: result} if result is not None else {})
             elif result is not None:
                 self._pairs.update({(where[0], one): pairs for one, pairs in result.items()})
-                self._bare |= {frozenset((a, b)) for _, a, b in result[_NOBODY] or ()}
+                self._bare |= {frozenset((a, b)) for _, a, b in result[NOBODY] or ()}
 
     def finding(self, k: int) -> Finding:
         """All about synchronisation `k`."""
@@ -396,24 +359,38 @@ class _Sorter:
             weaker=self._weaker.get(k, ()), missed=lost, cost=self._cost(k),
         )  # fmt: skip
 
-    def _conditional(self, k: int, alone: tuple[tuple[str, Node, Node], ...], lost: tuple[Missed, ...]) -> Finding:
+    def _both(self) -> list[tuple[Location, frozenset[int]]]:
+        """What is asked about those that may go while others stay: the locations without them and without these."""
+        spare = sorted(self.union - self.needed)
+        asked = [(at, gone) for k in spare for at, gone in self._stand_ins(k)[1]]
+        return [one for one in dict.fromkeys(asked) if one[1] not in self.oracle.known(one[0])]
+
+    def _stand_ins(self, k: int) -> tuple[list[Family], list[tuple[Location, frozenset[int]]]]:
+        """The families in which `k` can be replaced; and where a bad run without it and its stand-ins would show."""
         concerned = [
             family
             for at, family in self.families.items()
             if any(k in one for one in family.sets) or (not family.complete and k in self.oracle.relevant(at))
         ]
+        stand_in = frozenset(j for family in concerned for one in family.sets for j in one) - self.needed
+        places = [
+            (at, self.oracle.relevant(at) & (stand_in | {k}))
+            for at, family in self.families.items()
+            if family.complete and k in self.oracle.relevant(at)  # else it is not known what else could stand in
+        ]
+        return concerned, places
+
+    def _conditional(self, k: int, alone: tuple[tuple[str, Node, Node], ...], lost: tuple[Missed, ...]) -> Finding:
+        concerned, places = self._stand_ins(k)
         alternatives = tuple(tuple(sorted(one)) for one in joined([_instead(k, f, self.needed) for f in concerned]).sets)
         # The bad run without it and without whatever could stand in for it.
-        stand_in = frozenset(j for family in concerned for one in family.sets for j in one) - self.needed
         judged: Judged | None = None
         program = None
-        for location, family in self.families.items():
-            if not family.complete or k not in self.oracle.relevant(location):
-                continue  # what else could stand in is not known, so that no run would show anything
-            verdict = self.oracle.verdict(location, stand_in | {k})
+        for location, gone in places:
+            verdict = self.oracle.verdict(location, gone)
             if verdict.safe is False and (judged is None or verdict.hazards[0].turns < judged.turns):
                 judged = verdict.hazards[0]
-                program = self.oracle.edited(self.oracle.relevant(location) & (stand_in | {k}))
+                program = self.oracle.edited(gone)
         return Finding(
             k, CONDITIONAL, () if judged is None else (judged.hazard,), None if judged is None else judged.run, program,
             alternatives, alone, missed=lost, cost=self._cost(k),
@@ -423,7 +400,7 @@ class _Sorter:
         """Pairs that are hazards without any synchronisation and none with `k` alone."""
         found: set[tuple[str, Node, Node]] = set()
         for location in self.families:
-            every, with_it = self._pairs.get((location, _NOBODY)), self._pairs.get((location, k))
+            every, with_it = self._pairs.get((location, NOBODY)), self._pairs.get((location, k))
             if every is not None and with_it is not None:
                 found |= every - with_it
         return tuple(sorted(found))
@@ -434,7 +411,7 @@ class _Sorter:
             return False
         for location in self.families:
             if k in self.oracle.relevant(location):
-                every = self._pairs.get((location, _NOBODY))
+                every = self._pairs.get((location, NOBODY))
                 if every is None or (every and self._pairs.get((location, k)) != every):
                     return False
         return True

@@ -37,6 +37,8 @@ class Verdict(msgspec.Struct, frozen=True):
     safe: bool | None
     hazards: tuple[Judged, ...] = ()
     why: str = ""
+    unbounded: bool = False
+    """Open because work piles up beyond what the search looks at."""
 
 
 def judge_location(
@@ -73,6 +75,9 @@ MOST_SETTINGS = 40
 
 FEW_GONE = 2
 """Waits without which a program is explored in the slices of the whole one; without more of them its own are smaller."""
+
+Marks = tuple[tuple[frozenset[int], "bool | None", str, bool], ...]
+"""(taken away, safe, why it is open, unbounded) for each question about one location that is answered."""
 
 Pairs = frozenset[tuple[str, Node, Node]]
 """(location, first access, second access)."""
@@ -196,6 +201,20 @@ class Oracle:
         """Take over what another oracle about the same program found."""
         self._known.setdefault(location, {}).update(known)
 
+    def marks(self, location: Location) -> Marks:
+        """What is known of a location, without its hazards: for another process."""
+        known = [(gone, one.safe, one.why, one.unbounded) for gone, one in self.known(location).items()]
+        return (*known, *((gone, False, "", False) for gone in self._unsafe.get(location, ())))
+
+    def mark(self, location: Location, marks: Marks) -> None:
+        """Enter what another process knows."""
+        known = self.known(location)
+        for gone, safe, why, unbounded in marks:
+            if safe is False:
+                self._unsafe.setdefault(location, []).append(gone)
+            elif gone not in known:
+                self._enter(location, gone, Verdict(safe, why=why, unbounded=unbounded))
+
     def verdict(self, location: Location, gone: Iterable[int], first: bool = True, shortest: bool = True) -> Verdict:
         """The location's verdict without the edges of `gone`; with `first` one hazard is enough.
 
@@ -211,8 +230,9 @@ class Oracle:
                 return Verdict(None, why=TIME_ENDED)
             if self.progress is not None and time.monotonic() - self.begun > 2:
                 self.progress(f"{location.label(self.program)}: {self.asked} edits decided")
-            if self._switched_off(location, effective):
-                return Verdict(True)
+            switched = self._switched_off(location, effective)
+            if switched is not None:
+                return switched
             if not shortest and self._shown(location, effective):
                 self._unsafe.setdefault(location, []).append(effective)
                 return Verdict(False)
@@ -232,6 +252,8 @@ class Oracle:
             return False  # with fewer edges it is not safer
         if any(less <= effective for less in self._unsafe.get(location, ())):
             return False
+        if any(one.unbounded and less <= effective for less, one in known.items()):
+            return None  # who runs ahead without end does so with fewer edges, too, but for the rarest designs
         return self.verdict(location, effective, shortest=False).safe
 
     def _shown(self, location: Location, gone: frozenset[int]) -> bool:
@@ -246,30 +268,36 @@ class Oracle:
         result = judge(self.edited(gone), location, found, self.platform, self.environment, self.setting(gone).lowered)
         return not isinstance(result, str) and result.hazard.value_changing is True
 
-    def _switched_off(self, location: Location, gone: frozenset[int]) -> bool:
-        """Whether streams meet and a search that needs no compiling says that the location is safe without these.
+    def _switched_off(self, location: Location, gone: frozenset[int]) -> Verdict | None:
+        """What a search that needs no compiling says without these, where streams meet: safe, or beyond its bounds.
 
         What told that search nothing new is then taken away, too, as long as that is safe: it answers further questions.
         """
         whole = self.setting(frozenset())
         if whole.meetings is None or not all(self.syncs[k].kind in SWITCHED for k in gone):
-            return False
+            return None
         relevant = frozenset(k for k in self.relevant(location) if self.syncs[k].kind in SWITCHED)
         switch = self._switches.get(location)
         if switch is None:
             bare = self.setting(frozenset(k for k, sync in enumerate(self.syncs) if sync.kind in SWITCHED))
-            switch = self._switches[location] = Switch(whole, bare, self.syncs, location)
-        safe = False
-        while not any(one.safe is not None and gone == other for other, one in self.known(location).items()):
+            try:
+                switch = self._switches[location] = Switch(whole, bare, self.syncs, location)
+            except Unsupported:
+                return None
+        first: Verdict | None = None
+        while not any(gone == other for other in self.known(location)):
             left = self.left()
             if left <= 0:
                 break
             self.asked += 1
-            if not switch.safe(gone, self.setting(gone).forms, Budget(STATES, min(left, SECONDS) / 2)):
+            safe = switch.safe(gone, self.setting(gone).forms, Budget(STATES, min(left, SECONDS) / 2))
+            if not safe and not switch.beyond:
                 break
-            self._enter(location, gone, Verdict(True))
-            safe, gone = True, gone | (relevant - switch.used)
-        return safe
+            verdict = Verdict(True) if safe else Verdict(None, why=switch.beyond, unbounded=True)
+            self._enter(location, gone, verdict)
+            first = first or verdict
+            gone |= relevant - switch.used
+        return first
 
     def left(self) -> float:
         """Seconds until the deadline."""
@@ -288,7 +316,10 @@ class Oracle:
         relevant = self.relevant(location)
         if setting.queries or setting.meetings is not None or not relevant or self.left() <= 0:
             return None  # what a synchronisation of pending work does shows only when that goes on
-        search = Search(setting, location, proof=True)
+        try:
+            search = Search(setting, location, proof=True)
+        except Unsupported:
+            return None
         used: set[int] = set()
         for k in relevant:
             sync = self.syncs[k]
@@ -315,8 +346,8 @@ class Oracle:
         left = self.left()
         if left <= 0:
             return None
-        search = Search(self.setting(self.relevant(location) & frozenset(gone)), location)
         try:
+            search = Search(self.setting(self.relevant(location) & frozenset(gone)), location)
             reach = search.run(Budget(ALONE, min(2.0, max(0.05, left))))
         except (OutOfBudget, Unsupported):
             return None

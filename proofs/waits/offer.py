@@ -161,13 +161,15 @@ class Offer:
     ) -> Callable[[p.Program], p.Program]:
         """A change that inserts operations at every node of their places; `new` is an object that they name."""
         number = len(self.program.objects)
-        steps = [
-            (insert, other, mine)
+        if not all(edits.writable(self.program, at[0], op) for _, at, op in what):
+            return impossible
+        steps = list(dict.fromkeys(
+            (insert, self._beside_call(insert, other), mine)
             for insert, at, op in what
             for other in self._alike(at)
             if (mine := op if isinstance(self.program.threads[other[0]].nodes[other[1]], p.Ask) else self._there(op, other))
             is not None
-        ]
+        ))  # fmt: skip
 
         def apply(program: p.Program) -> p.Program:
             to = number
@@ -178,6 +180,18 @@ class Offer:
             return program
 
         return apply
+
+
+    def _beside_call(self, insert: Insert, at: Node) -> Node:
+        thread = self.program.threads[at[0]]
+        if insert is edits.insert_before:
+            return (at[0], edits.before_call(thread, at[1]))
+        return (at[0], edits.behind_call(thread, at[1])) if insert is edits.insert_after else at
+
+
+def impossible(program: p.Program) -> p.Program:
+    """What an addition does that no body can say: it is not offered."""
+    raise NotImplementedError
 
 
 def locals_of(op: p.Operation) -> list[p.Local]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from fencepost.model import effects as e
 from fencepost.model import program as p
-from fencepost.model.operations import Context, lower
+from fencepost.model.operations import Context, lower_node
 from fencepost.model.platform import PLATFORMS, Platform
 from fencepost.proofs.waits.catalogue import HOLD, HOST, STREAM, USE, Sync, operation
 from fencepost.proofs.waits.decide import Oracle
@@ -49,7 +49,7 @@ class Text:
             context = Context(program, thread, platform)
             for i, node in enumerate(thread.nodes):
                 if isinstance(node, p.Do):
-                    self.effects[t, i] = lower(node.operation, context)
+                    self.effects[t, i] = lower_node(node, context)
         self._later = [_reaches(thread) for thread in program.threads]
         self.accesses: list[tuple[Node, p.Access, Origin | None]] = []
         """Every access with its node and its stream; None for the host thread."""

@@ -19,7 +19,7 @@ from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.memory import DROPS, FORKS
 from fencepost.proofs.explore.search import Budget, OutOfBudget, Search, Straight
 from fencepost.proofs.explore.setting import Setting
-from fencepost.proofs.explore.state import BIT, State
+from fencepost.proofs.explore.state import BIT, Beyond, State
 from fencepost.proofs.waits.catalogue import BOUND, HOST, LOCK, STREAM, Sync, operation
 
 SWITCHED = (HOST, STREAM, BOUND, LOCK)
@@ -36,6 +36,8 @@ class Switch:
         off = Search(bare, location, proof=True)
         self.used: set[int] = set()
         """The synchronisations that told the last search anything new."""
+        self.beyond = ""
+        """Why the last search is open, where it left out what lies beyond its bounds."""
         self.off: dict[int, list[tuple[int, int, DoNode | AskNode | None]]] = {}
         self._blocks: list[dict[int, Straight]] = [{} for _ in self.search.code]
         """Straight runs of nodes that no switch changes."""
@@ -68,9 +70,12 @@ class Switch:
         search.met.clear()
         self.used.clear()
         assert search.device is not None
-        search.device.beyond = ""
+        search.device.beyond = self.beyond = ""
         try:
             return not search.run(budget).hazards
+        except Beyond as stop:
+            self.beyond = str(stop)
+            return False
         except (OutOfBudget, Unsupported):
             return False
         finally:
