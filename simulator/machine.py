@@ -118,7 +118,7 @@ class Machine(Host):
                     self._sizes[thread.locals[node.operation.local].name] = node.operation.bytes
             self.nodes.append(nodes)
             entry = self._end if thread.entry == p.END else nodes[thread.entry]
-            self.threads.append(HostThread(index, thread.name, thread.kind, entry, len(thread.locals)))
+            self.threads.append(HostThread(index, thread.name, thread.kind, entry, len(thread.locals), thread.idle))
 
     def _make_streams(self) -> None:
         self.fifos: list[Fifo] = []

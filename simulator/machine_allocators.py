@@ -1,7 +1,7 @@
 """The caching allocators of the machine: blocks with one tenant after another (S62-S67, S70, S79-S82).
 
 Device blocks belong to the stream that was current at their first allocation; a freed one is offered to allocations on
-that stream only. Pinned blocks are offered to everybody. A block whose streams were noted (`record_stream`, copy_ with
+that stream only. Pinned blocks are offered to everybody in the process. A block whose streams were noted (`record_stream`, copy_ with
 non_blocking) is marked on each of them when it is freed, and offered once the marks are set, which is looked at in
 later allocations: oldest first, for pinned memory not beyond the first block that is still in use (S81).
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.model import program as p
 from fencepost.simulator.machine_memory import Buffer
 from fencepost.simulator.machine_state import Block, HostThread, Mark, Ref, Stream, Tenant, Value
 
@@ -25,6 +26,7 @@ class Allocators:
     recorder: Any
     step: int
     hardware: Any
+    program: p.Program
     block: int | None
     """Label of the block or token that the current step got."""
 
@@ -40,8 +42,10 @@ class Allocators:
 
     def allocate(self, th: HostThread, space: str, owner: Stream | None, size: int, name: str) -> Ref:
         """A block for one tensor; its content is whatever was there (undefined in the reference)."""
-        self._poll(space)
-        free = self.free_blocks.get((space, owner), [])
+        process = self.program.threads[th.index].process
+        home = process if owner is None else owner
+        self._poll(space, home)
+        free = self.free_blocks.get((space, home), [])
         block: Block | None = None
         if free:
             options: list[Block | None] = [*reversed(free), None]  # S82: the one freed last comes first
@@ -55,7 +59,7 @@ class Allocators:
                 self.recorder.blocks.append(which)
             block = options[which]
         if block is None:
-            block = Block(self.labels, space, owner, _rounded(space, size))
+            block = Block(self.labels, space, home, _rounded(space, size))
             self.labels += 1
         elif block in free:
             free.remove(block)
@@ -64,7 +68,7 @@ class Allocators:
             free[free.index(whole)] = whole.piece(block.stop, whole.stop)
         self.serials += 1
         self.block = block.label
-        tenant = Tenant(self.serials, name, block)
+        tenant = Tenant(self.serials, name, block, process)
         return Ref(block.buffer, Buffer(name), name, space, tenant.serial, block.path, tenant)
 
     def _free(self, block: Block) -> None:
@@ -79,7 +83,7 @@ class Allocators:
                     block.size = size
         free.append(block)
 
-    def _poll(self, space: str) -> None:
+    def _poll(self, space: str, home: Stream | str) -> None:
         """Blocks that wait for their streams and whose marks are set become free (S67, S81)."""
         used = self.used_blocks[space]
         if not used:
@@ -87,7 +91,9 @@ class Allocators:
         left: list[tuple[Block, list[Mark]]] = []
         stop = False
         for block, marks in used:
-            if stop or not all(mark.done for mark in marks):
+            if space == "pinned" and block.owner != home:
+                left.append((block, marks))  # of another process's allocator
+            elif stop or not all(mark.done for mark in marks):
                 left.append((block, marks))
                 stop = stop or space == "pinned"
             else:

@@ -11,7 +11,7 @@ import heapq
 from typing import Any
 
 from fencepost.simulator.machine_meetings import Meetings
-from fencepost.simulator.machine_memory import difference
+from fencepost.simulator.machine_memory import UNDEFINED, difference
 from fencepost.simulator.machine_state import (
     FOREVER,
     MEETING,
@@ -237,6 +237,8 @@ class Device(Meetings):
         assert work.accesses is None, "the machine is ahead of its reference"
         work.begun = True
         self.worked += 1
+        if work.freed is not None:
+            self._observe(work, work.freed, UNDEFINED, work.freed.buffer.value, freed=True)
         for ref, expected in work.reads:
             bad = difference(ref.buffer, ref.scope, ref.path, expected)
             if bad is not None:
@@ -269,9 +271,9 @@ class Device(Meetings):
             else:
                 ref.buffer.value = content
 
-    def _observe(self, work: Work, ref: Any, expected: int, got: int, torn: bool = False) -> None:
+    def _observe(self, work: Work, ref: Any, expected: int, got: int, torn: bool = False, freed: bool = False) -> None:
         work.wrong = (hash((work.wrong, got)) & 0xFFFFFF | 1) << 61
-        kind = "torn" if torn and expected else kind_of(expected, got)
+        kind = "freed" if freed else "torn" if torn and expected else kind_of(expected, got)
         agent = work.thread.name if work.stream is None else work.stream.name
         self.observed.append(
             Observation(kind, work.step, work.thread.name, work.turn, work.node, agent, ref.name, part_text(ref.path),

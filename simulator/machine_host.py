@@ -64,7 +64,11 @@ class Host(Device, Shared):
         There every operation completes as soon as it can start, in memory that is fresh for each allocation (theory
         section 1): that is now, unless its stream waits there for others.
         """
-        work.accesses = [get(th) for get in reads], [(get(th), same) for get, same in writes]
+        sources, targets = [get(th) for get in reads], [(get(th), same) for get, same in writes]
+        work.accesses = sources, targets
+        for ref in (*sources, *(ref for ref, _ in targets)):
+            if not ref.counted and ref.tenant is not None and not ref.tenant.refs:
+                work.freed = work.freed or ref
         if work.stream is None or not work.stream.fifo.later:
             self.make(work)
         else:
@@ -177,7 +181,8 @@ class Host(Device, Shared):
         engine = self.engine_of(what)
         home = self.program.objects[o.stream.id] if isinstance(o.stream, (p.Obj, p.Slot)) else None
         if not (isinstance(home, p.Stream) and home.is_agent):  # launch blocking does not reach a foreign agent
-            wait = wait or (self.environment.blocking_kernels if what == "kernel" else self.environment.blocking_copies)
+            reached = {"kernel": self.environment.blocking_kernels, "call": False}
+            wait = wait or reached.get(what, self.environment.blocking_copies)
 
         def run(th: HostThread) -> None:
             where = stream(th)
@@ -191,13 +196,26 @@ class Host(Device, Shared):
         return run
 
     def _launch(self, t: p.Thread, o: p.Launch) -> tuple[Run, Ready | None]:
-        return self._item(t, o, o.accesses, "kernel", False), None
+        return self._item(t, o, o.accesses, "kernel" if o.kernel else "call", False), None
 
     def _memset(self, t: p.Thread, o: p.Memset) -> tuple[Run, Ready | None]:
         return self._item(t, o, (p.Access(o.dst, "w"),), "memset", False), None  # S39
 
     def _to_host(self, t: p.Thread, o: p.Item) -> tuple[Run, Ready | None]:
-        return self._item(t, o, (p.Access(o.src, "r"),), "d2h", True), None  # S33
+        source = self.reference(t, o.src)
+        access = (p.Access(o.src, "r"),)
+        reads, writes = self.accesses(t, access)
+        fetch = self._item(t, o, access, "d2h", True)  # S33
+
+        def run(th: HostThread) -> None:
+            if source(th).space not in HOST_SPACES:
+                fetch(th)
+                return
+            work = Work("host", self.step, th, None, self.now, o)  # a load, and no call of CUDA
+            self.issue(work, th, reads, writes)
+            self.touch(th, work)
+
+        return run, None
 
     def _copy(self, t: p.Thread, o: p.Copy) -> tuple[Run, Ready | None]:
         """Where the two sides live decides what happens; for a side that was handed over, that is known at the call."""
@@ -222,7 +240,7 @@ class Host(Device, Shared):
             where = stream(th)
             what = "h2d" if from_host else "d2h" if to_host else "d2d"
             work = Work(what, self.step, th, where, self.now, o)
-            wait = sync or blocking
+            wait = (sync and (from_host or to_host)) or blocking  # within the device the call returns (S49)
             if src.space == "pageable" and platform.pageable_h2d != "late":
                 # S47: the bytes are staged before the call returns.
                 staged = Work("staging", self.step, th, None, self.now, o)
@@ -283,7 +301,7 @@ class Host(Device, Shared):
 
         def run(th: HostThread) -> None:
             ref = block(th)
-            if ref.space == "device":
+            if ref.space == "device" and ref.attributed and ref.tenant is not None and ref.tenant.process == t.process:  # S72
                 self.note(ref, stream(th))
 
         return run, None
@@ -373,6 +391,8 @@ class Host(Device, Shared):
 
     def _device_sync(self, t: p.Thread, o: p.DeviceSync) -> tuple[Run, Ready | None]:
         streams = [s for s in self.streams.values() if s.gpu == o.gpu and s.process == o.process]
+        if o.implied and self.platform.free != "synchronises":
+            streams = []  # S38, S40: it need not wait
 
         def run(th: HostThread) -> None:
             th.waits = Marks([self.last(s) for s in streams])  # S32

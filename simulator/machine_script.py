@@ -265,8 +265,7 @@ PREFIX = "fencepost-run"
 
 def design_hash(program: Program) -> str:
     """Ten hexadecimal digits that depend on the design alone, not on where its text stands."""
-    bare = msgspec.structs.replace(program, places=())
-    return hashlib.sha256(msgspec.json.encode(bare)).hexdigest()[:10]
+    return hashlib.sha256(msgspec.json.encode(program.bare())).hexdigest()[:10]
 
 
 def replay_string(program: Program, replay: Replay) -> str:

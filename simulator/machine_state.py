@@ -39,10 +39,10 @@ class DesignFault(Exception):
 class Tenant:
     """One allocation: who owns a block's bytes, how many references there are, which streams the allocator knows of."""
 
-    __slots__ = ("block", "name", "noted", "refs", "serial")
+    __slots__ = ("block", "name", "noted", "process", "refs", "serial")
 
-    def __init__(self, serial: int, name: str, block: Block) -> None:
-        self.serial, self.name, self.block = serial, name, block
+    def __init__(self, serial: int, name: str, block: Block, process: str) -> None:
+        self.serial, self.name, self.block, self.process = serial, name, block, process
         self.refs = 1
         self.noted: list[Stream] = []
 
@@ -75,12 +75,12 @@ EIGHTHS = 8
 class Block:
     """Memory of a caching allocator: bytes that one tenant after another gets. `label` numbers it in the run.
 
-    `size` in bytes; a piece of a block that was split has the eighths from `start` to `stop` of the block's buffer.
+    `owner`: the stream of a device block, else the process. `size` in bytes; a piece of a block that was split has the eighths from `start` to `stop` of the block's buffer.
     """
 
     __slots__ = ("buffer", "label", "owner", "size", "space", "start", "stop")
 
-    def __init__(self, label: int, space: str, owner: Stream | None, size: int) -> None:
+    def __init__(self, label: int, space: str, owner: Stream | str, size: int) -> None:
         self.label, self.space, self.owner, self.size = label, space, owner, size
         self.buffer = Buffer(f"block {label}")
         self.start, self.stop = 0, EIGHTHS
@@ -147,14 +147,16 @@ class Work:
     what it will read and write, until the reference has come to it and said what that is.
     """
 
-    __slots__ = ("accesses", "begun", "delay", "done", "engine", "enqueued", "entry", "length", "node", "not_before", "operation",
-                 "reads", "step", "stream", "thread", "turn", "what", "writes", "wrong")  # fmt: skip
+    __slots__ = ("accesses", "begun", "delay", "done", "engine", "enqueued", "entry", "freed", "length", "node", "not_before",
+                 "operation", "reads", "step", "stream", "thread", "turn", "what", "writes", "wrong")  # fmt: skip
 
     def __init__(self, what: str, step: int, thread: HostThread, stream: Stream | None, enqueued: int, operation: Any) -> None:
         self.what, self.step, self.thread, self.stream, self.enqueued = what, step, thread, stream, enqueued
         self.operation = operation
         self.node, self.turn = thread.node.index, thread.turn
         self.accesses: tuple[list[Ref], list[tuple[Ref, bool]]] | None = None
+        self.freed: Ref | None = None
+        """A raw pointer among them whose block was freed before the call: its bytes may be anybody's by now."""
         self.reads: list[tuple[Ref, Content]] = []
         self.writes: list[tuple[Ref, Content, bool]] = []
         self.delay = self.length = 0
@@ -255,10 +257,10 @@ class Node:
 class HostThread:
     """A host thread. `waits`: what its last call still waits for; `at`: when its next step can begin."""
 
-    __slots__ = ("at", "done", "entry", "index", "locals", "loop", "name", "node", "setup", "starts", "turn", "waits")
+    __slots__ = ("at", "done", "entry", "idle", "index", "locals", "loop", "name", "node", "setup", "starts", "turn", "waits")
 
-    def __init__(self, index: int, name: str, kind: str, entry: Node, locals_: int) -> None:
-        self.index, self.name, self.entry = index, name, entry
+    def __init__(self, index: int, name: str, kind: str, entry: Node, locals_: int, idle: bool = False) -> None:
+        self.index, self.name, self.entry, self.idle = index, name, entry, idle
         self.setup, self.loop = kind == "setup", kind == "loop"
         self.locals: list[Value | None] = [None] * locals_
         self.node = entry
@@ -269,8 +271,9 @@ class HostThread:
 
     @property
     def stuck(self) -> bool:
-        """Whether it has still something to do, when nothing can move any more."""
-        return not self.done or (self.waits is not None and not self.waits.done)
+        """Whether it has still something to do, when nothing can move any more; who is only given work now and then has not."""
+        waits = self.waits is not None and not self.waits.done
+        return waits or not (self.done or (self.idle and self.node is self.entry))
 
     def reset(self, end: Node) -> None:
         """Before its first turn."""
@@ -310,7 +313,10 @@ class Origin(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """A read that got something else than in the reference. `kind` "stale" | "torn" | "undefined"; `time` in ticks."""
+    """A read that got something else than in the reference, or an access to freed memory.
+
+    `kind` "stale" | "torn" | "undefined" | "freed"; `time` in ticks.
+    """
 
     kind: str
     step: int

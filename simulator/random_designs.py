@@ -4,7 +4,8 @@ A design is a text that any user could have written, so that one which two engin
 again and kept. Half of them are *soups* (few accesses, much synchronisation of every kind), half are *idioms* of real
 engines (refilled buffers, hand-overs, blocks, rows), each as it should be or with one line left out or moved: so that
 safe and unsafe ones are both common. What a text uses is counted in `RandomDesign.features`. A family of its own are ranks
-that meet (collectives, send and receive, device flags).
+that meet (collectives, send and receive, device flags); another adds the rest of the platform (callbacks, conditions, IPC,
+ordered memory, collectors, graphs, several GPUs and processes).
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from fencepost.model.operations import Context, lower
 from fencepost.simulator.random_designs_choices import Choices, Seeded
 from fencepost.simulator.random_designs_idioms import idiom
 from fencepost.simulator.random_designs_meetings import meeting
+from fencepost.simulator.random_designs_platform import whole
 from fencepost.simulator.random_designs_soup import soup
 from fencepost.simulator.random_designs_text import FEATURES, features_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-VERSION = 2
+VERSION = 3
 """Of the seeds: a seed stands for the same text as long as this is the same number."""
 
 
@@ -57,8 +59,8 @@ class RandomDesign(NamedTuple):
 # ---------------------------------------------------------------- producing
 
 
-FAMILIES = ("alone", "meetings")
-"""What designs are about: host threads and their streams, or ranks whose streams meet (and all the rest around that)."""
+FAMILIES = ("alone", "meetings", "platform")
+"""What designs are about: host threads and their streams; ranks whose streams meet; ranks with the rest of the platform."""
 
 
 def generate(seed: int, family: str = "alone") -> RandomDesign:
@@ -69,9 +71,9 @@ def generate(seed: int, family: str = "alone") -> RandomDesign:
 def _design(choices: Choices, seed: int | None, family: str) -> RandomDesign:
     if family not in FAMILIES:
         raise NoDesigns(f"no family is called {family!r}; there are: {', '.join(FAMILIES)}")
-    make = meeting if family == "meetings" else soup if choices.chance(50) else idiom
-    text = make(choices)
-    what = "random meeting" if family == "meetings" else "random design"
+    alone = family == "alone" and (soup if choices.chance(50) else idiom)
+    text = (alone or {"meetings": meeting, "platform": whole}[family])(choices)
+    what = {"alone": "random design", "meetings": "random meeting", "platform": "random platform"}[family]
     written = text.render(what if seed is None else f"{what} {seed}")
     return RandomDesign(written, features_of(written), seed)
 

@@ -44,10 +44,11 @@ class Meeting(Soup):
         count = c.weighted(((75, 2), (25, 3)))
         self.ranks = [f"t{i}" for i in range(count)]
         self.loops = c.chance(50 if count == 2 else 20)
+        self._before()
         self.own = [self._own_memory(i) for i in range(count)]
-        self.home = [self.text.object(f"r{i}", f'd.stream("r{i}")') if c.chance(85) else None for i in range(count)]
+        self.home = [self._owned(i, f"r{i}", f'd.stream("r{i}")') if c.chance(85) else None for i in range(count)]
         named = ", ".join(f'"{rank}"' for rank in self.ranks)
-        self.plan = [self._planned(k) for k in range(c.weighted(((50, 1), (35, 2), (15, 3))))]
+        self.plan = self._plan()
         self.words = {call.number: f"f{call.number}" for call in self.plan if call.kind in ("flag", "host flag", "flag to host")}
         if len(self.words) < len(self.plan):
             how = [f"capacity={c.one((1, 2, 2, 3))}"] if c.chance(60) else []
@@ -61,6 +62,7 @@ class Meeting(Soup):
                 self.text.object(f"{word}_back", f'd.device_flag("{word}_back")')
         self.producers, self.consumer = {c.one(range(count))}, c.one(range(count))
         self.reset = c.chance(80)
+        self._around()
         wrong = c.one(range(count)) if c.chance(25) else -1
         kinds = ["loop" if self.loops else "script"] * count
         if count == 2 and c.chance(10):
@@ -71,6 +73,23 @@ class Meeting(Soup):
         if c.chance(10):
             self.at, self.kind, self.once = -1, "setup", set()
             self.text.bodies.append(Body("setup", "prepare", self._body(2, Known())[0]))
+
+    def _before(self) -> None:
+        """What stands in front of the ranks' own objects."""
+
+    def _around(self) -> None:
+        """Objects and threads that stand in front of the ranks' threads."""
+
+    def _owned(self, i: int, name: str, made: str) -> str:
+        """An object of a rank."""
+        return self.text.object(name, made)
+
+    def _plan(self) -> list[Call]:
+        return [self._planned(k) for k in range(self.c.weighted(((50, 1), (35, 2), (15, 3))))]
+
+    def _arguments(self, i: int) -> str:
+        """Of a thread's decorator."""
+        return f"stream={self.mine}" if self.mine else ""
 
     def _stream(self, known: Known) -> str:
         """Mostly the rank's own."""
@@ -90,7 +109,7 @@ class Meeting(Soup):
 
     def _own_memory(self, i: int) -> str:
         name, depth, space = f"x{i}", None, "device"
-        self.text.object(name, f'd.device("{name}")')
+        self._owned(i, name, f'd.device("{name}")')
         self.memory.append((name, depth, space))
         return name
 
@@ -145,7 +164,7 @@ class Meeting(Soup):
             if event is not None and c.chance(20):
                 tree[-1:] = [Line(f"{event}.record({where})"), Line(f"{event}.synchronize()")]
         name = self.ranks[i] if i < len(self.ranks) else f"t{i}"
-        self.text.bodies.append(Body(kind, name, tree, f"stream={self.mine}" if self.mine else ""))
+        self.text.bodies.append(Body(kind, name, tree, self._arguments(i)))
 
     def _data(self, i: int) -> str:
         """What a rank gives or gets: mostly its own."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from oracle_meetings import Meetings
+from oracle_meetings import Meetings, Stop
 
 if TYPE_CHECKING:
-    from oracle import Design, Stream
+    from oracle import Design
+    from oracle_objects import Stream
 
 STREAM_AT = {"Launch": 1, "Copy": 2, "Memset": 1, "Item": 1, "Record": 1, "StreamWaitEvent": 0, "WaitStream": 0,
              "Signal": 1, "Await": 1, "StoreFlag": 2, "WaitFlag": 2}  # fmt: skip
@@ -26,9 +27,28 @@ class Hooks:
         self.d = design
         self.blocking: list[tuple[str, str]] = []
         """(stream, its legacy default stream)."""
-        self.graph: Graph | None = None
+        self.graphs: dict[str, Graph | None] = {}
+        """What each thread captures."""
         self.threads: set[str] = set()
         """Threads that are putting implied operations in front of one: others may run meanwhile."""
+        self.managed: set[str] = set()
+        self.apart: dict[str, str] = {}
+        """Processes whose kernels keep the host away from managed memory: what stands for all of it."""
+        self.agents: set[str] = set()
+        self.lock: Any = None
+        """What makes the waits of the legacy stream's rule and the operation behind them one step for other threads."""
+        self.holding: set[str] = set()
+        self.functions: set[str] = set()
+        """Threads that are enqueuing a host function."""
+        self.replaying: set[str] = set()
+
+    @property
+    def graph(self) -> Graph | None:
+        return self.graphs.get(threading.current_thread().name)
+
+    @graph.setter
+    def graph(self, graph: Graph | None) -> None:
+        self.graphs[threading.current_thread().name] = graph
 
     @property
     def busy(self) -> bool:
@@ -37,6 +57,37 @@ class Hooks:
     @busy.setter
     def busy(self, on: bool) -> None:
         (self.threads.add if on else self.threads.discard)(threading.current_thread().name)
+
+    def kept_apart(self, operation: str, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Managed memory of a device without concurrent access: kernels read what host accesses write."""
+        stands = self.apart.get(self.d._mine().process.name)
+        if stands is None or operation not in ("Host", "Launch") or threading.current_thread().name in self.replaying:
+            return operands
+        at = 2 if operation == "Launch" else 1
+        given = list(operands)
+        if any(text.split("/")[0] == stands for _, text, *_ in operands[at]):
+            return operands
+        touched = any(text.split("/")[0].split("[")[0] in self.managed for _, text, *_ in operands[at])
+        thread = threading.current_thread().name
+        if operation == "Host" or thread in self.functions:
+            who = thread if operation == "Host" else f"host functions of {operands[1]}"
+            given[at] = (*operands[at], *([("w", f"{stands}/'{who}'", False, "value")] if touched else []))
+        elif operands[1] not in self.agents:
+            given[at] = (*operands[at], ("r", stands, False, "value"))
+        return tuple(given)
+
+    def _hold_others_back(self) -> None:
+        thread = threading.current_thread().name
+        if self.lock is not None and thread not in self.holding and self.d._bodies[thread][0] != "setup":
+            self.holding.add(thread)
+            self.lock.acquire()
+
+    def done(self) -> None:
+        """An operation is through: let others enqueue beside the legacy stream again."""
+        thread = threading.current_thread().name
+        if thread in self.holding and not self.busy:
+            self.holding.discard(thread)
+            self.lock.release()
 
     def __call__(self, operation: str, operands: tuple[Any, ...]) -> bool:
         """Whether the operation is kept for later instead of being run."""
@@ -48,6 +99,8 @@ class Hooks:
         self.busy = True
         for used in (*([operands[1]] if operation == "WaitStream" else []), operands[at]):
             for stream, legacy in self.blocking:
+                if used in (stream, legacy):
+                    self._hold_others_back()
                 if used == legacy:
                     self.d.world.do("WaitStream", legacy, stream)
                 elif used == stream:
@@ -63,6 +116,9 @@ class Graph:
         self.streams: list[str] = []
         self.events: list[str] = []
         self.addresses: dict[str, tuple[str, str]] = {}
+        self.script = ""
+        """The script that has captured it."""
+        self.done = False
 
     def capture(self, stream: Stream | None = None) -> Graph:
         self.kept, self.streams, self.events, self.addresses = [], [(stream or self.d.current_stream()).text], [], {}
@@ -77,6 +133,11 @@ class Graph:
     def __exit__(self, *_: object) -> None:
         self.d._hooks.graph = None
         self.d._mine().streams.pop()
+        thread = threading.current_thread().name
+        if self.d._bodies[thread][0] == "script":
+            self.d.world.do("CellSet", f"{self.name} captured", ())
+            self.script = thread
+        self.done = True
 
     def keeps(self, operation: str, operands: tuple[Any, ...], stream: str) -> bool:
         if operation == "WaitStream" and operands[1] in self.streams and stream not in self.streams:
@@ -115,10 +176,15 @@ class Graph:
 
     def replay(self, stream: Stream | None = None) -> None:
         here = self.d._s(stream)
+        if not self.done:
+            raise Stop  # before the capture: a design error in the run, which ends here
+        if self.script not in ("", threading.current_thread().name):
+            self.d.world.do("CellGet", f"{self.name} captured", (), False)
         streams = {self.streams[0]: here}
         streams |= {name: f"{self.name} branch {k}" for k, name in enumerate(self.streams[1:])}
         events = {name: f"{self.name} edge {k}" for k, name in enumerate(self.events)}
         world = self.d.world
+        self.d._hooks.replaying.add(threading.current_thread().name)
         world.do("StreamWaitEvent", here, f"{self.name} launched")
         for cell, alias in self.addresses.values():
             self.d._hold(type(self.d._memory(""))(self.d, alias))
@@ -135,18 +201,20 @@ class Graph:
                 given[1] = streams[given[1]]
             world.do(operation, *given)
         world.do("Record", f"{self.name} launched", here)
+        self.d._hooks.replaying.discard(threading.current_thread().name)
 
 
 class Agent:
     def __init__(self, design: Design, name: str, queues: int) -> None:
         self.d, self.names = design, [name] if queues == 1 else [f"{name} queue {k}" for k in range(queues)]
+        design._hooks.agents.update(self.names)
 
     def post(self, name, reads=(), writes=(), *, after=None, queue=0, time=None):  # type: ignore
         mine = self.names[queue]
         if after is not None:
             kind = "StreamWaitEvent" if type(after).__name__ == "Event" else "WaitStream"
             self.d.world.do(kind, mine, after.text)
-        self.d.world.do("Launch", name, mine, self.d._accesses(reads, writes), time)
+        self.d.world.do("Launch", name, mine, self.d._accesses(reads, writes), time, True)
         handle = self.d.event("handle")
         self.d.world.do("Record", handle.text, mine)
         return handle
@@ -174,7 +242,10 @@ class Composites(Meetings):
         return Streams(self, name, size)
 
     def host_function(self: Any, name: str, reads: Any = (), writes: Any = (), *, stream: Any = None, time: Any = None) -> None:
+        functions, thread = self._hooks.functions, threading.current_thread().name
+        functions.add(thread)
         self.launch(name, reads, writes, stream=stream, time=time)
+        functions.discard(thread)
 
     def memcpy(self: Any, dst: Any, src: Any, *, time: Any = None) -> None:
         legacy = self.default_stream()

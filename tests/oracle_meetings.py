@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
+
+
+class Stop(BaseException):
+    """Ends a thread when the run is over."""
 
 
 class Work:
@@ -33,10 +38,13 @@ class Work:
 
 
 class Communicator:
-    def __init__(self, design: Any, name: str, ranks: Any, version: str, record_streams: Any, blocking: bool, serial: bool) -> None:
+    def __init__(
+        self, design: Any, name: str, ranks: Any, version: str, record_streams: Any, blocking: bool, serial: bool, protocol: str,
+        several: bool,
+    ) -> None:  # fmt: skip
         self.d, self.name, self.ranks, self.version = design, name, tuple(ranks), version
         self.record_streams = version == "old" if record_streams is None else record_streams
-        self.blocking, self.serial = blocking, serial
+        self.blocking, self.serial, self.protocol, self.several = blocking, serial, protocol, several
         self.lines: dict[str, Any] = {}
 
     def _me(self, rank: str | None) -> str:
@@ -53,21 +61,30 @@ class Communicator:
         world, tag = self.d.world, kind if match is None else f"{kind} {match}"
         shown = f"{self.name} {'recv' if pair and of else kind}"
         last = None
+        if self.several and self.d._bodies[threading.current_thread().name][0] != "setup":
+            itself = f"{self.name} of {me}" + (f" with {pair}" if pair else "")
+            world.do("Host", f"{shown} call", tuple((mode, itself, False, "value") for mode in "rw"), None)
         if self.serial and self.d._hooks.graph is None:
             last = f"{self.name} last call of {me}" + (f" with {pair}" if pair else "")
             world.do("StreamWaitEvent", stream.text, last)
         accesses = self.d._accesses(reads, writes)
-        end = " (send)" if pair else ""
+        end = " (send)" if pair else " (exchange)" if kind == "exchange" else ""
         if accesses:
-            world.do("Launch", shown, stream.text, accesses, None)
+            world.do("Launch", shown, stream.text, accesses, None, True)
         for other in to:
             world.do("Signal", f"{self.name} {me} -> {other}{end}", stream.text, tag)
         for other in of:
             world.do("Await", f"{self.name} {other} -> {me}{end}", stream.text, tag)
-        if accesses and (of or len(to) > 1):
+        if self.protocol == "rendezvous":
+            one_way = (lambda other: True) if end else (lambda other: not (other in to and other in of))
+            for other in filter(one_way, to):
+                world.do("Signal", f"{self.name} {me} -> {other}{end}", stream.text, f"{tag} is over")
+            for other in filter(one_way, of):
+                world.do("Await", f"{self.name} {other} -> {me}{end}", stream.text, f"{tag} is over")
+        if accesses and (of or len(to) > 1 or any(mode == "w" for mode, *_ in accesses)):
             read = {text for mode, text, *_ in accesses if mode == "r"}
             again = tuple(("r", text, False, "value") for mode, text, *_ in accesses if mode == "w" and text not in read)
-            world.do("Launch", f"{shown} ends", stream.text, (*again, *accesses), None)
+            world.do("Launch", f"{shown} ends", stream.text, (*again, *accesses), None, True)
         if last is not None:
             world.do("Record", last, stream.text)
 
@@ -75,6 +92,8 @@ class Communicator:
         me, current = self._me(rank), self.d.current_stream()
         if self.version == "new" and not async_op:
             self._run(kind, me, reads, writes, to, of, match, current, pair)
+            if self.blocking:
+                current.record_event(self.d.event("done")).synchronize()
             return Work(self)
         stream = self.stream(me, pair)
         stream.wait_stream(current)
@@ -146,6 +165,10 @@ class Communicator:
     def recv(self, x, source, *, rank=None, match=None, async_op=False, time=None):  # type: ignore
         return self._call("send", rank, (), x, (), (source,), match, async_op, source)
 
+    def exchange(self, sends=(), recvs=(), *, rank=None, match=None, async_op=False, time=None):  # type: ignore
+        to, of = [other for _, other in sends], [other for _, other in recvs]
+        return self._call("exchange", rank, [x for x, _ in sends], [x for x, _ in recvs], to, of, match, async_op)
+
     def rendezvous(self, stream=None, *, rank=None, match=None):  # type: ignore
         me = self._me(rank)
         others = self._others(me)
@@ -209,7 +232,7 @@ class Callback:
 
 class Condition:
     def __init__(self, design: Any, name: str, lock: Any, waiters: int) -> None:
-        self.lock = lock
+        self.d, self.name, self.lock = design, name, lock
         names = [""] if waiters == 1 else [f" {k}" for k in range(waiters)]
         self.places = [(design.queue(f"{name} waiting{k}", 1), design.queue(f"{name} woken{k}", 1)) for k in names]
         self.mine: dict[str, int] = {}
@@ -220,6 +243,21 @@ class Condition:
         self.lock.release()
         woken.get()
         self.lock.acquire()
+
+    def notify(self) -> None:
+        """The first place in a ring, begun anywhere, at which somebody waits."""
+        count, mine = len(self.places), self.d._mine()
+        first = 0
+        if count > 1:
+            asked = sum(1 for one in mine.choices if one.startswith(f"{self.name} wakes")) + 1
+            name = f"{self.name} wakes" + (f" ({asked})" if asked > 1 else "")
+            first = int(self.d.choose(name, [str(k) for k in range(count)]))
+        for k in range(count):
+            waiting, woken = self.places[(first + k) % count]
+            if waiting.holds(1):
+                waiting.get()
+                woken.put()
+                return
 
     def notify_all(self) -> None:
         for waiting, woken in self.places:
@@ -259,9 +297,9 @@ class Meetings:
 
     def communicator(
         self: Any, name: str, ranks: Any, *, version: str = "new", record_streams: Any = None, blocking_wait: bool = False,
-        capacity: Any = None, serial: bool = False,
+        capacity: Any = None, serial: bool = False, protocol: str = "eager", several_threads: bool = False,
     ) -> Communicator:  # fmt: skip
-        return Communicator(self, name, ranks, version, record_streams, blocking_wait, serial)
+        return Communicator(self, name, ranks, version, record_streams, blocking_wait, serial, protocol, several_threads)
 
     def device_flag(self: Any, name: str) -> DeviceFlag:
         return DeviceFlag(self, name)
@@ -300,8 +338,10 @@ class Meetings:
         return IpcQueue(self, name, capacity)
 
     def malloc_async(self: Any, name: str, *, bytes: int = 4096, stream: Any = None) -> Any:
-        tensor = self.empty(name, bytes=bytes, stream=stream)
-        self.launch(f"malloc {name}", writes=[tensor], stream=stream)
+        where = stream or self.current_stream()
+        pool = f"memory pool of {where.text}"
+        tensor = self.empty(name, bytes=bytes, stream=types.SimpleNamespace(text=pool))
+        self.world.do("Launch", f"malloc {name}", where.text, (("w", tensor.text, False, "value"),), None, False)
         tensor.name = name
         return tensor
 
@@ -310,8 +350,8 @@ def free_async(tensor: Any, stream: Any) -> None:
     design = tensor.d
     where = stream or design.current_stream()
     accesses = (("r", tensor.text, False, "value"), ("w", tensor.text, False, "value"))
-    design.world.do("Launch", f"free {tensor.name}", where.text, accesses, None)
     tensor.record_stream(where)
+    design.world.do("Launch", f"free {tensor.name}", where.text, accesses, None, False)
     tensor.release()
 
 

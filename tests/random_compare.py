@@ -12,30 +12,35 @@ from typing import NamedTuple
 
 from fencepost.model import events
 from fencepost.model import program as p
+from fencepost.model.answer import Run, Step
 from fencepost.proofs.check import Checker
 from fencepost.proofs.explore import certify
 from fencepost.proofs.explore.compile import Unsupported
+from fencepost.proofs.explore.complete import complete
 from fencepost.proofs.explore.locations import locations
 from fencepost.proofs.explore.search import Budget, OutOfBudget
 from fencepost.proofs.judge import Judged
+from fencepost.simulator.guide import Guide
 from fencepost.simulator.machine import Machine, Outcome
 from fencepost.simulator.machine_script import Random
 from fencepost.simulator.search import Found, Search
 from fencepost.simulator.search import World as Named
 
-from random_oracle import BARE_CUDA, World, kinds_found, random_world
+from random_oracle import BARE_CUDA, OUT_OF_BUDGET, Pairs, World, other_search, pairs_of, random_world
 
 PROVED, REFUTED, UNKNOWN, FAULT = "proved", "refuted", "unknown", "design error"
 BUDGET, UNSUPPORTED = "out of budget", "not supported"
 
 
 class Decided(NamedTuple):
-    """What the explorer says: a word, the replayed hazards, why it is open, hazard kinds per location."""
+    """What the explorer says: a word, the replayed hazards, why it is open, all hazards by location."""
 
     word: str
     judged: list[Judged]
     reason: str
-    kinds: dict[str, frozenset[str]]
+    pairs: dict[str, Pairs]
+    fault: Run | None = None
+    """Of a design error: the run of the event structure that has it."""
 
 
 class Result(NamedTuple):
@@ -45,7 +50,7 @@ class Result(NamedTuple):
     wrong: str | None
     tries: int | None
     world: World
-    access_level: bool = False
+    decided: Decided
 
 
 def decide(program: p.Program, world: World, states: int = 1500, seconds: float = 20.0) -> Decided:
@@ -57,21 +62,49 @@ def decide(program: p.Program, world: World, states: int = 1500, seconds: float 
         for location in locations(program):
             checker._location(location)
     except events.DesignError as error:
-        return Decided(FAULT, [], str(error), {})
+        return Decided(FAULT, [], str(error), {}, _fault(program, checker, world))
     except OutOfBudget as error:
         word, reason = BUDGET, str(error)
     except Unsupported as error:
         word, reason = UNSUPPORTED, str(error)
-    kinds = {repr(s.location): frozenset(h.kind for h in reach.hazards) for s, reach in checker.reached}
+    pairs = {repr(s.location): pairs_of(program, reach) for s, reach in checker.reached}
     if checker._refuting():
-        return Decided(REFUTED, checker.judged, "", kinds if word == PROVED else {})
+        return Decided(REFUTED, checker.judged, "", pairs if word == PROVED else {})
     if word != PROVED:
         return Decided(word, [], reason, {})
     if checker.unsure:
-        return Decided(UNKNOWN, checker.judged, checker.unsure[0], kinds)
+        return Decided(UNKNOWN, checker.judged, checker.unsure[0], pairs)
     for search, reach in checker.reached:
         certify.check(search, reach)
-    return Decided(PROVED, checker.judged, "", kinds)
+    return Decided(PROVED, checker.judged, "", pairs)
+
+
+def _fault(program: p.Program, checker: Checker, world: World) -> Run | None:
+    """The explorer's path to a get from an empty cell or a token given back twice, played on the event structure; None when it is no such run there."""
+    search, reach = checker.reached[-1]
+    found = next(one for one in reach.hazards if one.kind in ("EMPTY", "TWICE"))
+    played = complete(program, found.steps[:-1], *world, search.setting.lowered)
+    if played is None:
+        return None
+    run, player = played
+    thread, node = found.second
+    try:
+        while player.pc(thread) != node:
+            run = Run((*run.steps, Step(thread, player.pc(thread))))
+            player.step(run.steps[-1])
+        player.step(Step(thread, node))
+    except events.DesignError:
+        return Run((*run.steps, Step(thread, node)))
+    except events.InvalidRun:
+        return None
+    return None
+
+
+def faults(search: Quick, run: Run | None) -> bool:
+    """Whether the machine, guided along the run, has a design error too."""
+    if run is None:
+        return False
+    return search.machine.run(Guide(run, ()), turns=len(run.steps), limit=len(run.steps) + 50, stop=False).fault is not None
 
 
 def suspects(one: Judged) -> tuple[tuple[int | None, int], ...]:
@@ -153,31 +186,24 @@ def compare(
     elif found.word == UNKNOWN:
         count["unknown, and the machine shows a wrong value"] += failure(machine, seed, runs) is not None
     elif found.word == FAULT:
-        reached = any(machine.run(Random(f"{seed} {k}"), turns=6, limit=250, stop=False).fault for k in range(400))
-        count["design error that no machine run reached"] += not reached
-    if wrong is None and found.kinds and rng.random() < sliced:
+        if not faults(search, found.fault):
+            wrong = f"DESIGN ERROR, but neither the event structure nor the machine has it along the explorer's path: {found.reason}"
+        count["design errors on the machine, along the explorer's path"] += wrong is None
+    if wrong is None and found.pairs and rng.random() < sliced:
         wrong = _other_searches(program, found, world, rng, count)
-    return Result(found.word, wrong, tries, world, bool(quiet))
+    return Result(found.word, wrong, tries, world, found)
 
 
 def _other_searches(
     program: p.Program, found: Decided, world: World, rng: random.Random, count: collections.Counter[str]
 ) -> str | None:
     sliced, reduce = rng.choice(((False, True), (False, True), (True, False)))
-    other = kinds_found(program, sliced, reduce, world=world)
-    if other is None:
+    wrong = other_search(program, found.pairs, sliced, reduce, world)
+    if wrong == OUT_OF_BUDGET:
         count["other search out of budget"] += 1
         return None
     count["compared with the unsliced search" if not sliced else "compared with the unreduced search"] += 1
-    meets = any(isinstance(o, (p.Channel, p.DeviceFlag)) for o in program.objects)
-    for where, kinds in found.kinds.items():
-        # A signal that is always in time leaves its receivers' items nothing to be late for: of a pair that nothing orders
-        # only one of the two orders is seen then.
-        same = bool(other.get(where)) == bool(kinds) if meets else other.get(where) == kinds
-        if not same:
-            which = "sliced" if not sliced else "reduced"
-            return f"{which} search differs at {where}: {sorted(kinds)}, plain {sorted(other.get(where, ()))}"
-    return None
+    return wrong
 
 
 def report(text: str, world: World, wrong: str) -> str:
@@ -195,7 +221,7 @@ def small(text: str, seed: int, wrong: str, world: World) -> str:
 
     def still(candidate: str) -> bool:
         try:
-            got = compare(trace(candidate), seed, runs=60, sliced=1.0 if "search" in head else 0.0, world=world)
+            got = compare(trace(candidate), seed, runs=60, sliced=1.0 if "DIFFERS" in head else 0.0, world=world)
         except Exception:
             return False
         return got.wrong is not None and got.wrong.startswith(head)
