@@ -5,6 +5,7 @@ Nothing is printed here, and no engine is named beyond the one call in `decide`:
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import os
@@ -164,12 +165,16 @@ def build(target: Target, parameters: dict[str, Any]) -> Program:
     return program_of(target.function, parameters)
 
 
+_loaded: dict[str, Target] = {}
+"""The designs of the cases that are being decided; a forked worker has them from its parent."""
+
+
 def decide(case: Case, progress: Callable[[str], None] | None = None) -> Outcome:
     """Answer one case. Whatever goes wrong becomes the outcome's error; only Ctrl-C gets through."""
     file: str | None = None
     program: Program | None = None
     try:
-        (target,) = load([case.target])
+        target = _loaded.get(case.target) or load([case.target])[0]
         if target.function is not None:
             file = os.path.realpath(inspect.unwrap(target.function).__code__.co_filename)
         begin = time.perf_counter()
@@ -226,6 +231,13 @@ def _comparable(case: Case, answer: Answer) -> Case:
     if nothing and case.expected in (PROVED, MASKED, BOUNDED):
         return msgspec.structs.replace(case, expected=None, hazard=None, hang=None)
     return msgspec.structs.replace(case, hang=None)
+
+
+def doubted(outcome: Outcome, reason: str) -> Outcome:
+    """The outcome, unknown for `reason`."""
+    assert outcome.answer is not None
+    answer = msgspec.structs.replace(outcome.answer, verdict=UNKNOWN, reason=reason, protections=())
+    return msgspec.structs.replace(outcome, answer=msgspec.structs.replace(answer, matches=matches(answer, outcome.case)))
 
 
 def _of(case: Case) -> str:
@@ -308,6 +320,7 @@ def decide_all(
     """
     workers = jobs if jobs is not None else (os.cpu_count() or 1) if len(asked) >= PARALLEL_FROM else 1
     workers = min(workers, len(asked))
+    _loaded.update(_targets(asked))
     # What an exploration stores has no cycles; what stands around one has, and is collected between the cases.
     collecting = gc.isenabled()
     gc.disable()
@@ -318,8 +331,18 @@ def decide_all(
         else:
             yield from _decide_in_processes(asked, workers, progress)
     finally:
+        _loaded.clear()
         if collecting:
             gc.enable()
+
+
+def _targets(asked: Sequence[Case]) -> dict[str, Target]:
+    """The designs that the cases are about, by what names them; those that do not load are left to the cases to tell."""
+    found: dict[str, Target] = {}
+    for spelling in dict.fromkeys(case.target for case in asked):
+        with contextlib.suppress(InputError):
+            found[spelling] = load([spelling])[0]
+    return found
 
 
 COLLECT_FROM = 1_000_000
@@ -397,8 +420,9 @@ def _costly_first(asked: Sequence[Case]) -> list[int]:
     sizes: dict[str, int] = {}
     for case in asked:
         if case.target not in sizes:
-            (target,) = load([case.target])
-            code = getattr(inspect.unwrap(target.function), "__code__", None) if target.function is not None else None
+            target = _loaded.get(case.target)
+            function = target.function if target is not None else None
+            code = getattr(inspect.unwrap(function), "__code__", None) if function is not None else None
             sizes[case.target] = _size(code) if code is not None else 0
     return sorted(range(len(asked)), key=lambda number: (-sizes[asked[number].target], number))
 

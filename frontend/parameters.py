@@ -5,6 +5,7 @@ Types are int, bool, str, Literal, Optional (and unions) of these, and tuples of
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import math
@@ -36,9 +37,14 @@ def signature(target: Target) -> dict[str, tuple[Any, Any]]:
     """
     if target.function is None:
         raise InputError(f"{target.place}: a program read from JSON has no parameters")
-    hints = _types(target.function)
+    return dict(_signature(target.function))
+
+
+@functools.lru_cache(maxsize=256)
+def _signature(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+    hints = _types(function)
     found: dict[str, tuple[Any, Any]] = {}
-    for name, parameter in inspect.signature(target.function).parameters.items():
+    for name, parameter in inspect.signature(function).parameters.items():
         declared = hints.get(name, parameter.empty)
         if declared is parameter.empty and parameter.default is not parameter.empty and parameter.default is not None:
             declared = type(parameter.default)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from fencepost.check import _end_workers, _ignore_interrupts
+from fencepost.check import COLLECT_FROM, _end_workers, _ignore_interrupts
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,7 +51,18 @@ class Pool:
             yield function(left.pop(0))
             self._worked += time.perf_counter() - begin
         if left:
-            yield from self._workers().map(function, left)
+            yield from self._workers().map(functools.partial(_collecting, function), left)
+
+    def expect(self) -> None:
+        """There is enough to do: workers begin with the next item."""
+        self._worked = max(self._worked, ALONE_SECONDS)
+
+    def background(self, function: Callable[[T], R], item: T) -> Callable[[], R]:
+        """Begin a question whose answer is wanted later, by a call of what is returned; without workers it begins then."""
+        if self.jobs == 1 or self._worked < ALONE_SECONDS:
+            return lambda: function(item)
+        future = self._workers().submit(function, item)
+        return lambda: future.result()
 
     def _workers(self) -> Any:
         if self._executor is None:
@@ -58,5 +71,18 @@ class Pool:
 
             method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
             context = multiprocessing.get_context(method)
-            self._executor = ProcessPoolExecutor(self.jobs, context, initializer=_ignore_interrupts)
+            gc.freeze()  # what is there by now is there to stay, and forked workers need not copy it
+            self._executor = ProcessPoolExecutor(self.jobs, context, initializer=_begin)
         return self._executor
+
+
+def _begin() -> None:
+    """What a worker does first. An exploration makes much that is no garbage, so it is collected between two items."""
+    _ignore_interrupts()
+    gc.disable()
+
+
+def _collecting(function: Callable[[T], R], item: T) -> R:
+    if gc.get_count()[0] >= COLLECT_FROM:
+        gc.collect()
+    return function(item)

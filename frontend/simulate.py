@@ -165,7 +165,7 @@ def hazard_of(program: Program, outcome: Outcome, platform: str | None, environm
         raise Disagreement(f"{where}: the concrete event structure refuses this run: {error}") from None
     # No test of feasibility: the machine has just shown it. `events.feasible` takes a waiting call and its return for one
     # instant, so it refuses some runs in which another thread goes on while a call waits.
-    if wrong.kind == "undefined":
+    if wrong.kind in ("undefined", "freed"):
         reads = events.undefined_reads(structure)
         mine = [k for k in reads if structure.nodes[structure.accesses[k].node].step == wrong.step]
         if mine:
@@ -202,6 +202,8 @@ def sentences(found: Found) -> list[str]:
     if wrong.agent != wrong.thread:
         reader = f"stream {wrong.agent}, for step {wrong.turn} of {wrong.thread},"
     said = [f"{reader} reads {object_}: {_value(found, wrong.got)} instead of {_value(found, wrong.expected)}"]
+    if wrong.kind == "freed":
+        said = [f"{reader} accesses {object_} through a raw pointer, and its block was freed before that"]
     late = [f"{o.what}, step {o.turn} of {o.thread}" for o in found.outcome.stalled]
     if late:
         more = f" and {len(late) - 3} more" if len(late) > 3 else ""

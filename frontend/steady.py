@@ -8,11 +8,12 @@ and what remains may be one: its break-evens hold for steps that go that way.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fencepost.model import program as p
+from fencepost.model.operations import Context
 from fencepost.model.platform import PLATFORMS, Platform
 
 if TYPE_CHECKING:
@@ -46,10 +47,13 @@ def _key(thread: p.Thread, question: p.Choose | p.Maybe) -> tuple[str, str]:
     return ("" if isinstance(question, p.Choose) and question.agreed else thread.name, question.name)
 
 
-def run(program: p.Program, said: Said, platform: Platform = PLATFORMS["cuda"], device: float = 1.0) -> Outcome | None:
+def run(
+    program: p.Program, said: Said, platform: Platform = PLATFORMS["cuda"], device: float = 1.0, turns: int = TURNS
+) -> Outcome | None:
     """A run with typical durations, work of the device `device` times as long; None where the machine cannot run it."""
     from fencepost.simulator.machine import Machine, Unsupported
     from fencepost.simulator.machine_script import DEFAULTS, Follow
+    from fencepost.simulator.machine_state import Origin
     from fencepost.simulator.machine_timing import PROFILES
 
     class Fixed(Follow):
@@ -61,8 +65,14 @@ def run(program: p.Program, said: Said, platform: Platform = PLATFORMS["cuda"], 
             wanted = said.get(_key(own, question))
             return options.index(wanted) if wanted in options else 0
 
+    class Timed(Machine):
+        """Of a timed run nobody asks where a wrong value came from."""
+
+        def origin(self, value: int) -> Origin:
+            return Origin(None, "", 0, 0, "")
+
     try:
-        machine = Machine(program, platform)
+        machine = Timed(program, platform)
     except Unsupported:
         return None
     typical = PROFILES["typical"]
@@ -70,8 +80,63 @@ def run(program: p.Program, said: Said, platform: Platform = PLATFORMS["cuda"], 
         typical, jitter=0.0, kernel=int(typical.kernel * device), copy=int(typical.copy * device),
         host_link=max(1, int(typical.host_link / device)), device_link=max(1, int(typical.device_link / device)),
     )  # fmt: skip
-    outcome = machine.run(Fixed(DEFAULTS), turns=TURNS, limit=2_000 * TURNS, profile=profile, stop=False)
+    outcome = machine.run(Fixed(DEFAULTS), turns=turns, limit=2_000 * turns, profile=profile, stop=False)
     return None if outcome.ended in ("blocked", "fault") else outcome
+
+
+def typical(program: p.Program, platform: Platform, scale: float) -> Callable[[int, bool, p.Operation], float]:
+    """Nanoseconds of (thread, the host's call or the device's work, operation), as `run` has them; `scale` for the device."""
+    from fencepost.simulator.machine_timing import PROFILES, SECOND
+
+    profile = PROFILES["typical"]
+    contexts = [Context(program, thread, platform) for thread in program.threads]
+    host = ("pinned", "pageable", "managed")
+
+    def size(thread: p.Thread, operand: p.Operand) -> int:
+        if not isinstance(operand, p.Local):
+            return int(getattr(program.objects[operand.id], "bytes", 4096))
+        sizes = [
+            node.operation.bytes
+            for node in thread.nodes
+            if isinstance(node, p.Do) and isinstance(node.operation, p.Alloc) and node.operation.local == operand.id
+        ]
+        return max(sizes, default=4096)
+
+    def duration(t: int, called: bool, op: p.Operation) -> float:
+        time = getattr(op, "time", None)
+        if called:
+            if isinstance(op, (p.EventSync, p.StreamSync, p.DeviceSync)):
+                return float(profile.call if time is None else time * SECOND)
+            touches = isinstance(op, p.Host) and bool(op.accesses)
+            return float(profile.call + ((profile.touch if time is None else time * SECOND) if touches else 0))
+        if time is not None:
+            return float(time * SECOND * scale)
+        if not isinstance(op, (p.Copy, p.Item)):
+            return profile.kernel * scale
+        ends = [op.src, op.dst] if isinstance(op, p.Copy) else [op.src]
+        linked = isinstance(op, p.Item) or any(contexts[t].space(one) in host for one in ends)
+        moved = min(size(program.threads[t], one) for one in ends)
+        return (profile.copy + moved * 1000 / (profile.host_link if linked else profile.device_link)) * scale
+
+    return duration
+
+
+def per_step(
+    program: p.Program, said: Said, platform: Platform = PLATFORMS["cuda"], device: float = 1.0
+) -> float | None:  # fmt: skip
+    """Nanoseconds per step once the hosts and the device have both done it; None where no thread got that far.
+
+    Where a host runs ahead of the device without end its own turns say nothing: then what one half of the run takes to be
+    done with.
+    """
+    outcome = run(program, said, platform, device)
+    host = None if outcome is None else per_turn(outcome)
+    if outcome is None or host is None or outcome.time - max(starts[-1] for starts in outcome.starts if starts) <= 2 * host:
+        return host
+    shorter = run(program, said, platform, device, TURNS // 2)
+    if shorter is None or shorter.ended != outcome.ended:
+        return host
+    return max(host, (outcome.time - shorter.time) / (TURNS - TURNS // 2))
 
 
 def per_turn(outcome: Outcome) -> float | None:

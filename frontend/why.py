@@ -70,7 +70,7 @@ class Why:
         self.answer: Waits = waits(
             program, environment=case.environment, platform=case.platform, never=case.never, seconds=seconds, mapper=mapper
         )
-        self.told = Told(self.answer)
+        self.told = Told(self.answer, numbered=False)
         platform = platform_named(case.platform)
         self.text = Text(program, platform)
         self.oracle = Oracle(program, list(self.answer.syncs), platform)

@@ -323,6 +323,8 @@ class _Compiler(Pending):
             return memset
         assert isinstance(o, p.Item)
         range_, stream = self._range(player._memory(step, o.src)), self._stream(player, t, o.stream)
+        if self.buffers[range_.buffer].space != "device":  # a load; no stream knows of it
+            return lambda: Read(self._check(range_))
         return lambda: Item(stream, self._check(range_))
 
     def _calls(self, player: Player, step: Step, o: p.Operation, where: str, number: int) -> list[Call]:
@@ -354,6 +356,8 @@ class _Compiler(Pending):
             return [WaitStream(self._stream(player, t, o.stream), self._stream(player, t, o.other))]
         if isinstance(o, p.StreamSync):
             return [StreamSync(self._stream(player, t, o.stream))]
+        if isinstance(o, p.DeviceSync) and o.implied and self.platform.free != "synchronises":
+            return []  # that it may wait is nothing to lean on (S38)
         if isinstance(o, p.DeviceSync):
             mine = [k for k, s in enumerate(self.stream_infos) if (s.gpu, s.process) == (o.gpu, o.process)]
             return [DeviceSync(tuple(mine))]
@@ -373,10 +377,10 @@ class _Compiler(Pending):
         if info.key.kind == "block":
             label = info.key.number
         self.spans.setdefault(info.key, {(): ((0, UNITS),)})
-        gpu = 0 if info.owner is None else self.stream_infos[self.streams[info.owner]].gpu
+        gpu = 0 if isinstance(info.owner, str) else self.stream_infos[self.streams[info.owner]].gpu
         buffer = self._add_buffer(("tenant", tenant), Buffer(info.name, info.space, gpu, True, label, o.bytes))
         self.content[buffer] = array("i", [-1]) * UNITS
-        return Alloc(buffer, None if info.owner is None else self.streams[info.owner])
+        return Alloc(buffer, None if isinstance(info.owner, str) else self.streams[info.owner])
 
     def _give(self, player: Player, step: Step, o: p.Give) -> list[Call]:
         if o.after is None:

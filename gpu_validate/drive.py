@@ -122,7 +122,7 @@ def pairs(program: p.Program, bases: list[Recorder]) -> list[list[Pair]]:
                 for other, before in reversed(seen[-64:]):
                     if other.stream is None or other.agent == node.agent or not (before.write or touched.write):
                         continue
-                    if not overlap(before, touched) or joins(_operation(program, base, other)):
+                    if not overlap(before, touched) or joins(program, base.steps[other.step]):
                         continue
                     pair = _pair(program, base, number, other, before, node, touched)
                     known = best.setdefault((pair.first, pair.second, pair.new_owner), [])
@@ -132,12 +132,6 @@ def pairs(program: p.Program, bases: list[Recorder]) -> list[list[Pair]]:
                         del known[ATTEMPTS:]
                 seen.append((node, touched))
     return [best[key] for key in sorted(best)]
-
-
-def _operation(program: p.Program, state: Recorder, node: Node) -> p.Operation:
-    done = program.threads[node.thread].nodes[state.steps[node.step].node]
-    assert isinstance(done, p.Do)
-    return done.operation
 
 
 def _pair(program: p.Program, base: Recorder, number: int, first: Node, before: Touched, second: Node,

@@ -50,7 +50,7 @@ def design_hash(program: p.Program) -> str:
 
     Fields that have their default value are left out too: a field that the program's data gets later changes no hash.
     """
-    content = msgspec.json.encode(_content(msgspec.structs.replace(program, places=())))
+    content = msgspec.json.encode(_content(program.bare()))
     return hashlib.sha256(content).hexdigest()[:16]
 
 

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from fencepost.model import program as p
 from fencepost.model.answer import Hazard, Run, Step
+from fencepost.model.effects import JoinStream
 from fencepost.model.events import InvalidRun, Player
 from fencepost.model.events.clocks import Clock
 from fencepost.model.events.references import Named
 from fencepost.model.events.state import Node
-from fencepost.model.operations import RULES
+from fencepost.model.operations import RULES, Context, lower
 from fencepost.model.platform import PLATFORMS, Platform
 
 
@@ -151,11 +152,12 @@ def covers(clock: Clock, item: Node) -> bool:
     return clock[item.agent] >= item.tick
 
 
-def joins(operation: p.Operation) -> bool:
-    """Whether the operation itself waits for device work that it enqueued."""
-    return isinstance(operation, p.Item) or (
-        isinstance(operation, p.Copy) and not operation.non_blocking and not operation.raw
-    )
+def joins(program: p.Program, step: Step, platform: Platform = PLATFORMS["cuda"]) -> bool:
+    """Whether the step's operation itself waits for device work that it enqueued (S33, S48; not within the device, S49)."""
+    operation = _operation(program, step)
+    if not isinstance(operation, (p.Item, p.Copy)):
+        return False
+    return any(isinstance(effect, JoinStream) for effect in lower(operation, Context(program, program.threads[step.thread], platform)))
 
 
 def may_join(node: p.Node) -> bool:
@@ -175,7 +177,7 @@ def overtake(program: p.Program, run: Run, hazard: Hazard, platform: Platform = 
     i, j = hazard.first.index, hazard.second.index
     if not (0 <= i < len(run.steps) and 0 <= j < len(run.steps) and i != j):
         raise Unforceable(f"the hazard's accesses are steps {i} and {j} of a run of {len(run.steps)} steps")
-    held_by_gate = hazard.first.on_device and not joins(_operation(program, run.steps[i]))
+    held_by_gate = hazard.first.on_device and not joins(program, run.steps[i], platform)
     state = Recorder(program, platform)
     for step in run.steps[:i]:
         state.step(step)
@@ -217,7 +219,7 @@ def overtake(program: p.Program, run: Run, hazard: Hazard, platform: Platform = 
     settle = next((n.stream for n in reversed(state.player.nodes) if n.step == second), None)
     late = state.item(i) if held_by_gate else state.item(second)
     # Where the host came first in the run it comes last in this order, so what is held back is the other access.
-    if not held_by_gate and (late is None or joins(_operation(program, run.steps[j]))):
+    if not held_by_gate and (late is None or joins(program, run.steps[j], platform)):
         raise Unforceable("neither access is device work that a gate could hold back")
     if late is None:
         raise Unforceable("the first access waits on the device for what comes behind the second")

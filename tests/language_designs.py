@@ -447,6 +447,113 @@ def composites() -> fp.Design:
     return d
 
 
+def kept_apart(concurrent: bool = False) -> fp.Design:
+    """Managed memory of devices with and without concurrent access, host functions beside it, a graph, frees."""
+    d = fp.Design("kept apart")
+    m, ring = d.managed("m", concurrent=concurrent), d.managed("ring", depth=2)
+    x, page = d.device("x"), d.pinned("page")
+    nic, side, graph = d.agent("NIC"), d.stream("side"), d.graph("g")
+    blocks = d.pool("block", size=2)
+
+    @d.setup
+    def capture() -> None:
+        m.write()
+        with graph.capture(side):
+            d.launch("captured", reads=[x], writes=[m])
+            d.host_function("captured function", reads=[page])
+
+    @d.loop("main")
+    def main(n: fp.Turn) -> None:
+        ring[n].write()
+        d.launch("K", reads=[ring[n]], writes=[x])
+        d.host("look", reads=[m, page])
+        page.read()
+        d.host_function("callback", reads=[ring[n]], stream=side)
+        d.host_function("nothing managed", writes=[page])
+        nic.post("send", reads=[x])
+        graph.replay()
+        d.free(page)
+
+    @d.loop("other", idle=True)
+    def other() -> None:
+        block = blocks.take()
+        d.memset(block)
+        blocks.free(block)
+        m.read()
+
+    return d
+
+
+def sends(protocol: Literal["eager", "rendezvous"] = "eager") -> fp.Design:
+    """Who gives data away, under either protocol, in exchanges too, and by two threads of a rank."""
+    d = fp.Design("sends")
+    names = ("r0", "r1")
+    group = d.communicator("tp", names, protocol=protocol, several_threads=True, serial=True)
+
+    def rank(me: str, other: str) -> None:
+        x, y, turns = d.device(f"x {me}"), d.device(f"y {me}"), d.lock(f"turns {me}")
+
+        @d.loop(me)
+        def step() -> None:
+            with turns:
+                group.exchange([(x, other)], [(y, other)], async_op=True).wait()
+                group.broadcast(x, root="r0")
+                group.all_reduce(x)
+                group.reduce(y, root="r1")
+            if me == "r0":
+                group.send(x, to=other)
+            else:
+                group.recv(y, source=other)
+            if turns.try_acquire():
+                turns.release()
+            d.synchronize()
+
+    for number, name in enumerate(names):
+        with d.process(name, gpu=number):
+            rank(name, names[1 - number])
+
+    other = d.device("x of another thread")
+
+    @d.loop("another thread of r0", stream=d.stream("another stream"))
+    def more() -> None:
+        group.exchange(sends=[(other, "r1")], rank="r0")
+
+    return d
+
+
+def beside_the_legacy_stream() -> fp.Design:
+    """Per-thread default streams of two threads, a third one in the legacy stream, a setup in front."""
+    d = fp.Design("beside the legacy stream")
+    x, page = d.device("x"), d.pinned("page")
+    streams = [d.stream(f"stream {k}", blocking=True, several_threads=True) for k in range(2)]
+    ready = d.event("ready")
+
+    @d.setup
+    def first() -> None:
+        d.memset(x)
+        d.memset(x, stream=streams[0])
+
+    def thread(k: int) -> None:
+        @d.loop(f"thread {k}", stream=streams[k])
+        def step() -> None:
+            d.launch("K", reads=[x], writes=[x])
+            ready.record()
+            page.copy_(x)
+            if d.choose(f"of the other {k}", ["no", "yes"]) == "yes":
+                streams[k].wait_stream(streams[1 - k])
+
+    thread(0)
+    thread(1)
+
+    @d.loop("legacy")
+    def legacy() -> None:
+        ready.wait()
+        d.launch("L", reads=[x], writes=[x])
+        x.item()
+
+    return d
+
+
 def meetings(version: Literal["new", "old"] = "new") -> fp.Design:
     """Collectives of every kind, their works, device flags, callbacks."""
     d = fp.Design("meetings")
@@ -533,7 +640,7 @@ def sharing() -> fp.Design:
 
     @d.loop("producer", stream=main)
     def produce() -> None:
-        array = d.malloc_async("array")
+        array = d.empty("array")
         d.launch("fill", writes=[array])
         sent.put(array, feeder=True)
         with lock:
@@ -583,4 +690,9 @@ CASES = [
     (composites, {}),
     (meetings, {}),
     (sharing, {}),
+    (kept_apart, {}),
+    (beside_the_legacy_stream, {}),
+    (kept_apart, {"concurrent": True}),
+    (sends, {}),
+    (sends, {"protocol": "rendezvous"}),
 ]

@@ -174,7 +174,89 @@ def design(seed: int, kinds: bool = False) -> Callable[..., fp.Design]:
     return made
 
 
-def compare(seed: int, top: int = 3, kinds: bool = False) -> tuple[str, list[str]]:
+def engine(seed: int) -> Callable[..., fp.Design]:
+    """A random design function of `depth` and `lag` with an engine, a worker and an output thread, whose items differ by the
+    kind of step: what is filled, read, waited for and handed over by each kind is drawn by itself."""
+    rng = random.Random(f"engine {seed}")
+    names = ("usual", "other")
+    eager = rng.random() < 0.3  # the engine takes a result in each step of the other kind
+    slots = rng.choice(("turn", "turn", "cursor"))
+    does: dict[str, list[str]] = {}
+    for kind in names:
+        reads = kind == "usual" or rng.random() < 0.5
+        done = ["fill"] * (kind == "usual" or rng.random() < 0.8) + ["read"] * reads
+        done += ["hand over"] if rng.random() < (0.8 if kind == "usual" else 0.5) else ["host"]
+        done += ["read late"] * (reads and rng.random() < 0.25)
+        if rng.random() < 0.2:
+            done.insert(rng.randrange(len(done) + 1), "sync")
+        if rng.random() < 0.2:
+            done.insert(rng.randrange(len(done) + 1), "fence")
+        does[kind] = done
+    if slots == "cursor" and rng.random() < 0.7:
+        does["other"] = ["fill"] + [one for one in does["other"] if one != "fill"]
+    order = rng.random() < 0.2
+
+    def made(depth: int = 2, lag: int = 1) -> fp.Design:
+        d = fp.Design(f"engine {seed}")
+        buf, main, side = d.pinned("buf", depth=depth), d.stream("main"), d.stream("side")
+        rpc = d.queue("rpc", capacity=lag + 1, item={name: () for name in names})
+        outputs = d.queue("outputs", capacity=lag + 1, item={"output": (fp.EVENT,), "host": ()})
+        response = d.queue("response", capacity=lag + 1, item=())
+        batches = d.queue("batches", capacity=lag, item=())
+        position = d.cursor("position", depth)
+        fence = d.event("fence")
+
+        @d.loop("engine")
+        def core() -> None:
+            kind = d.choose("kind", list(names))
+            if order:
+                batches.put()
+                rpc.put(tag=kind)
+            else:
+                rpc.put(tag=kind)
+                batches.put()
+            if (eager and kind == "other") or batches.full():
+                batches.get()
+                response.get()
+
+        @d.loop("worker", stream=main)
+        def step(n: fp.Turn) -> None:
+            kind = rpc.get().tag
+            at: Any = None if slots == "cursor" else n
+            for what in does[kind]:
+                if what == "fill":
+                    at = position.advance() if slots == "cursor" else n
+                    buf[at].write()
+                elif what in ("read", "read late") and at is not None:
+                    d.launch(what, reads=[buf[at]])
+                elif what == "sync":
+                    main.synchronize()
+                elif what == "fence":
+                    fence.synchronize()
+                    fence.record()
+                elif what == "hand over":
+                    side.wait_stream(main)
+                    copied = d.event("copied")
+                    copied.record(side)
+                    outputs.put(copied, tag="output")
+                elif what == "host":
+                    outputs.put(tag="host")
+
+        @d.loop("output thread")
+        def reply() -> None:
+            item = outputs.get()
+            if item.tag == "output":
+                (copied,) = item
+                copied.synchronize()
+            response.put()
+
+        return d
+
+    made.__name__ = f"engine_{seed}"
+    return made
+
+
+def compare(seed: int, top: int = 3, kinds: bool = False, of_engines: bool = False) -> tuple[str, list[str]]:
     """The kind of condition that the design has ("exact", "unknown", "invalid"), and disagreements with the explorer."""
     from fencepost.model.events import DesignError as EmptyGet
     from fencepost.model.language.build import program_of
@@ -183,7 +265,7 @@ def compare(seed: int, top: int = 3, kinds: bool = False) -> tuple[str, list[str
     from fencepost.proofs.explore.search import Budget
     from fencepost.proofs.periodic.conditions import condition
 
-    function = design(seed, kinds)
+    function = engine(seed) if of_engines else design(seed, kinds)
     found = condition(function, ["depth", "lag"])
     wrong: list[str] = []
     for depth in range(1, top + 2):
@@ -209,12 +291,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", action="store_true", help="two kinds of turn in each")
+    parser.add_argument("--engines", action="store_true", help="an engine, a worker and an output thread")
     asked = parser.parse_args(arguments)
     verdicts: dict[str, int] = {}
     bad = 0
     for seed in range(asked.seed, asked.seed + asked.count):
         try:
-            kind, wrong = compare(seed, kinds=asked.kinds)
+            kind, wrong = compare(seed, kinds=asked.kinds, of_engines=asked.engines)
         except fp.DesignError as error:
             kind, wrong = f"no design: {error}", []
         verdicts[kind] = verdicts.get(kind, 0) + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.model import program as p
+from fencepost.model.operations import Context, lower
 
 Tree = list[Any]
 """A body: operations, and (question, {answer: body}) pairs; the branches of a question meet again behind it."""
@@ -52,6 +53,19 @@ class ThreadWriter:
         nodes: list[p.Node] = []
         entry = flatten(self.body, nodes, p.END)
         return p.Thread(self.name, self.kind, tuple(nodes), entry, tuple(self.locals))
+
+
+def accepted(program: p.Program) -> bool:
+    """Whether the platform's rules take every operation: what is handed over may be memory that cannot be accessed there."""
+    for thread in program.threads:
+        context = Context(program, thread)
+        try:
+            for node in thread.nodes:
+                if isinstance(node, p.Do):
+                    lower(node.operation, context)
+        except ValueError:
+            return False
+    return True
 
 
 def flatten(tree: Tree, nodes: list[p.Node], following: int) -> int:

@@ -11,6 +11,7 @@ import collections
 import random
 import time
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fencepost.model import events
@@ -18,6 +19,9 @@ from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
 from fencepost.model.events.structure import Structure
 from fencepost.model.platform import BARE, ENVIRONMENTS, PLATFORMS, Environment, Platform
+
+if TYPE_CHECKING:
+    from fencepost.proofs.explore.search import Reach
 
 World = tuple[Platform, Environment]
 BARE_CUDA: World = (PLATFORMS["cuda"], BARE)
@@ -157,12 +161,34 @@ def find_bad_run(
 # ---------------------------------------------------------------- the explorer, and comparing
 
 
+Pairs = frozenset[tuple[str, Any]]
+"""Hazards at one location: (kind, the two operations, each as (thread, node))."""
+
+
 class Decision(msgspec.Struct):
-    """What the explorer says. `word`: a verdict, "design error" or "budget"; `reason` for an unknown."""
+    """What the explorer says. `word`: a verdict, "design error" or "budget"; `reason` for an unknown; hazards by location."""
 
     word: str
     reason: str = ""
-    kinds: dict[str, frozenset[str]] = {}
+    pairs: dict[str, Pairs] = {}
+
+
+def pairs_of(program: p.Program, reach: Reach) -> Pairs:
+    """The hazards of a search, of what it is about.
+
+    Where streams meet, a signal that is always in time leaves its receivers' items nothing to be late for, so of a read and a
+    write that nothing orders a search may see only one of the two orders: there a pair has no order.
+    """
+    meets = any(isinstance(o, (p.Channel, p.DeviceFlag)) for o in program.objects)
+    found: set[tuple[str, Any]] = set()
+    for one in reach.hazards:
+        if one.kind == "UNDEFINED":  # of what was done before it nothing is said
+            found.add((one.kind, one.second))
+        elif meets:
+            found.add(("RW" if one.kind == "WR" else one.kind, tuple(sorted(((-1, -1) if x is None else x) for x in (one.first, one.second)))))
+        else:
+            found.add((one.kind, (one.first, one.second)))
+    return frozenset(found)
 
 
 def decide(program: p.Program, states: int = 1500, seconds: float = 10.0, world: World = BARE_CUDA) -> Decision:
@@ -189,35 +215,58 @@ def decide(program: p.Program, states: int = 1500, seconds: float = 10.0, world:
         return Decision("budget", str(error))
     except Unsupported as error:
         return Decision("unsupported", str(error))
-    kinds = {repr(s.location): frozenset(h.kind for h in reach.hazards) for s, reach in checker.reached}
+    pairs = {repr(s.location): pairs_of(program, reach) for s, reach in checker.reached}
     if checker._refuting():
-        return Decision("refuted", "", {} if checker.unbounded else kinds)
+        return Decision("refuted", "", {} if checker.unbounded else pairs)
     if checker.unbounded:
         return Decision("unsupported", checker.unsure[0])
     if checker.unsure:
-        return Decision("unknown", checker.unsure[0], kinds)
+        return Decision("unknown", checker.unsure[0], pairs)
     for search, reach in checker.reached:
         certify.check(search, reach)
-    return Decision("proved", "", kinds)
+    return Decision("proved", "", pairs)
 
 
-def kinds_found(
+def pairs_found(
     program: p.Program, sliced: bool, reduce: bool, states: int = 5000, world: World = BARE_CUDA
-) -> dict[str, frozenset[str]] | None:
-    """Hazard kinds per location by another variant of the search; None when the budget ends."""
+) -> dict[str, Pairs] | None:
+    """Hazards by location, found by one variant of the search; None when the budget ends."""
     from fencepost.proofs.explore.locations import locations
     from fencepost.proofs.explore.search import Budget, OutOfBudget, Search
     from fencepost.proofs.explore.setting import Setting
 
     setting, budget = Setting(program, *world), Budget(states, 5.0)
-    found: dict[str, frozenset[str]] = {}
+    found: dict[str, Pairs] = {}
     try:
         for location in (None, *locations(program)):
             reach = Search(setting, location, sliced, reduce).run(budget)
-            found[repr(location)] = frozenset(h.kind for h in reach.hazards)
+            found[repr(location)] = pairs_of(program, reach)
     except OutOfBudget:
         return None
     return found
+
+
+OUT_OF_BUDGET = "out of budget"
+
+
+def other_search(program: p.Program, told: dict[str, Pairs], sliced: bool, reduce: bool, world: World) -> str | None:
+    """What the search without slicing, or without reduction, finds otherwise; None when it is the same.
+
+    The search that lists hazards for an answer ends a path at the first hazard of an access, and does not follow all
+    interleavings: what it told is part of what the others found, and not nothing where they found something.
+    """
+    mine, other = pairs_found(program, True, True, world=world), pairs_found(program, sliced, reduce, world=world)
+    if mine is None or other is None:
+        return OUT_OF_BUDGET
+    for where, plain in other.items():
+        which = "SLICED" if not sliced else "REDUCED"
+        if mine[where] != plain:
+            alone = sorted(mine[where] - plain, key=str), sorted(plain - mine[where], key=str)
+            return f"{which} DIFFERS at {where}: alone {alone[0]}, plain alone {alone[1]}"
+        listed = told.get(where, frozenset())
+        if bool(listed) != bool(plain) or listed - plain:
+            return f"LISTED DIFFERS at {where}: {sorted(listed, key=str)}, plain {sorted(plain, key=str)}"
+    return None
 
 
 def disagreement(
@@ -236,18 +285,16 @@ def disagreement(
             return f"WRONG PROOF: {bad[0]}"
     if decision.word == "design error" and not reaches_error(program, rng, world):
         count["design error that no random run reaches"] += 1
-    if decision.word in ("budget", "design error", "unsupported") or not decision.kinds:
+    if decision.word in ("budget", "design error", "unsupported") or not decision.pairs:
         return None
     for sliced, reduce in ((False, True), (True, False)):
         if rng.random() < 0.6:
             continue
-        other = kinds_found(program, sliced, reduce, world=world)
-        if other is None:
+        wrong = other_search(program, decision.pairs, sliced, reduce, world)
+        if wrong == OUT_OF_BUDGET:
             count["variant out of budget"] += 1
-        elif other != decision.kinds:
-            where = next(k for k in other if other[k] != decision.kinds.get(k))
-            which = "sliced" if not sliced else "reduced"
-            return f"{which.upper()} DIFFERS at {where}: {sorted(decision.kinds[where])}, plain {sorted(other[where])}"
+        elif wrong is not None:
+            return wrong
     if decision.word == "unknown":
         return "UNKNOWN: " + decision.reason
     return None

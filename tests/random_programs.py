@@ -14,7 +14,7 @@ from typing import Any
 
 from fencepost.model import program as p
 
-from program_writer import Tree, Writer, r, w
+from program_writer import Tree, Writer, accepted, r, w
 from random_soup import Soup
 
 
@@ -251,7 +251,14 @@ def _deletions(tree: Tree) -> list[tuple[Tree, int]]:
 
 
 def generate(rng: random.Random) -> p.Program:
-    """A random program."""
+    """A random program that the platform's rules accept."""
+    while True:
+        program = _generate(rng)
+        if accepted(program):
+            return program
+
+
+def _generate(rng: random.Random) -> p.Program:
     if rng.random() < 0.5:
         return Soup(rng).w.program("soup")
     make = rng.choice(PATTERNS)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from fencepost.model import program as p
 
-from program_writer import Tree, Writer, r, w
+from program_writer import Tree, Writer, accepted, r, w
 from random_programs import PATTERNS
 from random_soup import Soup as OldSoup
 
@@ -421,7 +421,14 @@ def _deletions(tree: Tree) -> list[tuple[Tree, int]]:
 
 
 def generate(rng: random.Random) -> p.Program:
-    """A random program with meetings."""
+    """A random program with meetings that the platform's rules accept."""
+    while True:
+        program = _generate(rng)
+        if accepted(program):
+            return program
+
+
+def _generate(rng: random.Random) -> p.Program:
     kind = rng.random()
     if kind < 0.25:
         return injected(rng).program("injected")

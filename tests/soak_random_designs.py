@@ -1,7 +1,9 @@
-"""The long campaign on random designs (`make soak`): explorer against machine, sliced against unsliced; resumable.
+"""The long campaign on random designs (`make soak`): every engine against the explorer, sliced against unsliced; resumable.
 
 `python tests/soak_random_designs.py --hours 1 --at-least 20000` goes on where the evidence file ends, seed after seed,
-until both are reached, and writes the file every hundred designs. Counts are kept per version of the sources.
+until both are reached, and writes the file every hundred designs. Counts are kept per version of the sources. Every design is
+decided and compared with the machine, some with the searches without slicing and without reduction, and each with two of
+random_cross.py's further comparisons in turn.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ STATES = 1000
 """States that the explorer may store for one design; beyond, it is counted as "budget"."""
 PATIENCE = 180
 """Seconds after which one design counts as a hang."""
-# Every fourth design is one of ranks that meet.
+FAMILIES = ("platform", "meetings", "alone", "platform")
+"""Of four seeds."""
+CAMPAIGN = "random designs: explorer, machine, event structure, certificates, SMT, liveness, plain Python; sliced and unsliced"
 
 
 def sources() -> str:
@@ -59,9 +63,11 @@ def chunk(first: int) -> dict[str, Any]:
     """The designs of the seeds `first` to `first + CHUNK - 1`."""
     from fencepost.simulator.random_designs import generate
 
-    from random_compare import compare
+    from random_cross import CHECKS, examine
 
+    names = list(CHECKS)
     count: collections.Counter[str] = collections.Counter()
+    families: collections.Counter[str] = collections.Counter()
     uses: collections.Counter[str] = collections.Counter()
     tries: collections.Counter[str] = collections.Counter()
     wrong: list[dict[str, Any]] = []
@@ -69,17 +75,20 @@ def chunk(first: int) -> dict[str, Any]:
     started = time.process_time()
     signal.signal(signal.SIGALRM, _alarm)
     for seed in range(first, first + CHUNK):
-        design = generate(seed, "meetings" if seed % 4 == 3 else "alone")
+        family = FAMILIES[seed % len(FAMILIES)]
+        design = generate(seed, family)
         try:
             program = design.program()
         except ValueError:
             count["refused by the language"] += 1
             continue
         designs += 1
+        families[family] += 1
         uses.update(design.features)
         signal.alarm(PATIENCE)
         try:
-            result = compare(program, seed, count, states=STATES)
+            checks = [names[(seed // len(FAMILIES) + k) % len(names)] for k in (0, 3)]
+            result = examine(design.text, program, seed, count, checks=checks, states=STATES, runs=30, sliced=0.4)
         except Exception as error:  # an engine that breaks down is a finding, not the end of the campaign
             wrong.append({"seed": seed, "what": f"{type(error).__name__}: {error}", "text": design.text, "world": None})
             continue
@@ -91,7 +100,7 @@ def chunk(first: int) -> dict[str, Any]:
             world = [one.name for one in result.world]
             wrong.append({"seed": seed, "what": result.wrong, "text": design.text, "world": world})
     return {
-        "designs": designs, "count": dict(count), "uses": dict(uses), "tries": dict(tries), "wrong": wrong,
+        "designs": designs, "count": dict(count), "uses": dict(uses), "tries": dict(tries), "wrong": wrong, "families": dict(families),
         "seconds": time.process_time() - started,
     }  # fmt: skip
 
@@ -99,9 +108,8 @@ def chunk(first: int) -> dict[str, Any]:
 def empty() -> dict[str, Any]:
     """Evidence before the first design."""
     return {
-        "campaign": "random designs: explorer against machine, sliced against unsliced", "designs_by_generator": {}, "next_seed": FIRST,
-        "designs": 0, "cpu_seconds": 0.0, "designs_by_sources": {}, "counts": {}, "features": {}, "tries": {},
-        "disagreements": [], "days": [],
+        "campaign": CAMPAIGN, "designs_by_generator": {}, "designs_by_family": {}, "next_seed": FIRST, "designs": 0,
+        "cpu_seconds": 0.0, "designs_by_sources": {}, "counts": {}, "features": {}, "tries": {}, "disagreements": [], "days": [],
     }  # fmt: skip
 
 
@@ -127,7 +135,7 @@ def enter(state: dict[str, Any], first: int, result: dict[str, Any], digest: str
 
     for by, key in ((state["designs_by_sources"], digest), (state["designs_by_generator"], str(VERSION))):
         by[key] = by.get(key, 0) + result["designs"]
-    for name, key in (("counts", "count"), ("features", "uses"), ("tries", "tries")):
+    for name, key in (("counts", "count"), ("features", "uses"), ("tries", "tries"), ("designs_by_family", "families")):
         for what, number in result[key].items():
             state[name][what] = state[name].get(what, 0) + number
     state["disagreements"] += result["wrong"]
@@ -140,12 +148,12 @@ def recheck(state: dict[str, Any], digest: str) -> None:
     """Look again at what was open: what the sources of today agree on is resolved, and stays listed as such."""
     from fencepost.simulator.random_designs import trace
 
-    from random_compare import compare
+    from random_cross import CHECKS, examine
 
     open_ = []
     for one in state["disagreements"]:
         try:
-            wrong = compare(trace(one["text"]), one["seed"], states=STATES).wrong
+            wrong = examine(one["text"], trace(one["text"]), one["seed"], checks=CHECKS, states=STATES, runs=30, sliced=1.0).wrong
         except Exception as error:
             wrong = f"{type(error).__name__}: {error}"
         if wrong is None:
@@ -170,6 +178,7 @@ def page(state: dict[str, Any]) -> str:
         f"- disagreements open: {len(state['disagreements'])}; found and resolved on the way: {len(state.get('resolved', []))}",
         "- designs by version of the sources (SHA-256 over model/, proofs/, simulator/): "
         + ", ".join(f"{k}: {v:,}" for k, v in state["designs_by_sources"].items()),
+        "- designs by family: " + ", ".join(f"{k}: {v:,}" for k, v in state["designs_by_family"].items()),
         "- designs by version of the generator: " + ", ".join(f"{k}: {v:,}" for k, v in state["designs_by_generator"].items()),
         "", "## Answers", "", *(f"- {k}: {v:,}" for k, v in sorted(counts.items(), key=lambda x: -x[1])), "",
         "## What the designs use", "",

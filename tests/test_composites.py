@@ -162,7 +162,7 @@ def test_a_strided_source_is_pageable_even_when_it_is_pinned() -> None:
     assert verdict(build(True)) == fp.PROVED
     assert verdict(build(False)) == fp.REFUTED
     late = check(program(build(True)), platform="cuda-late-pageable", explain=False)
-    assert [hazard.name for hazard in late.hazards] == ["WAR contiguous source"]
+    assert [hazard.name for hazard in late.hazards] == ["WAR contiguous copy"]
 
 
 def test_a_strided_destination_is_right_only_where_copies_to_pageable_memory_block() -> None:
@@ -179,7 +179,7 @@ def test_a_strided_destination_is_right_only_where_copies_to_pageable_memory_blo
 
     assert verdict(build) == fp.PROVED
     late = check(program(build), platform="cuda-late-pageable", explain=False)
-    assert "RAW contiguous target" in [hazard.name for hazard in late.hazards]
+    assert "RAW contiguous copy" in [hazard.name for hazard in late.hazards]
 
 
 def test_a_peer_copy_orders_the_two_current_streams_and_no_others() -> None:

@@ -41,6 +41,17 @@ def test_conditions_agree_where_every_turn_is_of_one_of_two_kinds(first: int) ->
     assert found.count("exact") >= 3
 
 
+@pytest.mark.parametrize("first", range(0, 24, 8))
+def test_conditions_agree_where_items_and_takes_differ_by_kind_of_step(first: int) -> None:
+    """An engine, a worker and an output thread: results, waits, reads and takes in some kinds of step only."""
+    found = []
+    for seed in range(first, first + 8):
+        kind, wrong = compare(seed, top=2, of_engines=True)
+        found.append(kind)
+        assert not wrong
+    assert found.count("exact") >= 3
+
+
 @pytest.mark.parametrize("seed", [1173])
 def test_disagreements_that_were_found(seed: int) -> None:
     """1173: streams in rotation that wait for each other across steps have more exact distances than their periods."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import itertools
 import re
 import warnings
@@ -242,15 +244,11 @@ def test_a_global(k: Kit) -> None:
 
 
 def test_state_that_cannot_be_seen(k: Kit) -> None:
-    class Sly:
-        __slots__ = ("count",)
-
-    sly = Sly()
-    sly.count = 0
+    sly = ctypes.c_int(0)
 
     def body() -> None:
-        sly.count += 1
-        if sly.count % 2:
+        sly.value += 1
+        if sly.value % 2:
             k.buffer.write()
         k.buffer.read()
 
@@ -258,34 +256,59 @@ def test_state_that_cannot_be_seen(k: Kit) -> None:
 
 
 def test_a_handle_of_an_earlier_turn(k: Kit) -> None:
-    class Box:
-        __slots__ = ("event",)
-
-    box = Box()
-    box.event = None
+    box = ctypes.py_object(None)
 
     def body() -> None:
-        if box.event is not None:
-            box.event.synchronize()
-        box.event = k.d.event("done")
+        if box.value is not None:
+            box.value.synchronize()
+        box.value = k.d.event("done")
 
     k.refuses(body, "'done' was made in an earlier turn")
 
 
 def test_a_handle_of_another_thread(k: Kit) -> None:
-    made: list[Any] = [None]
-
-    class Box:
-        __slots__ = ("event",)
-
-    box = Box()
+    box = ctypes.py_object(None)
 
     @k.d.loop("other")
     def other() -> None:
-        box.event = k.d.event("done")
+        box.value = k.d.event("done")
 
-    assert made == [None]
-    k.refuses(lambda: box.event.synchronize(), "was made in thread 'other'; hand it over")
+    k.refuses(lambda: box.value.synchronize(), "was made in thread 'other'; hand it over")
+
+
+@pytest.mark.parametrize("kind", ["attributes", "slots", "bytes", "a class"])
+@pytest.mark.parametrize("through", ["it", "a method", "a partial call", "a list of functions"])
+def test_state_behind_what_a_body_calls(k: Kit, kind: str, through: str) -> None:
+    class Attributes:
+        def tick(self) -> bool:
+            self.count = getattr(self, "count", 0) + 1
+            return self.count < 1000
+
+    class Slots(Attributes):
+        __slots__ = ("count",)
+
+    class Bytes(Attributes):
+        content = bytearray(1)
+
+        def tick(self) -> bool:
+            self.content[0] += 1
+            return self.content[0] < 100
+
+    class Class(Attributes):
+        def tick(self) -> bool:
+            type(self).count = getattr(type(self), "count", 0) + 1
+            return type(self).count < 1000
+
+    thing = {"attributes": Attributes, "slots": Slots, "bytes": Bytes, "a class": Class}[kind]()
+    tick, partial, several = thing.tick, functools.partial(type(thing).tick, thing), [lambda: thing.tick()]
+
+    def body() -> None:
+        called = {"it": lambda: thing.tick(), "a method": tick, "a partial call": partial, "a list of functions": several[0]}[through]
+        if called():
+            k.buffer.write()
+        k.buffer.read()
+
+    k.refuses(body, "changes '")
 
 
 # ---------------------------------------------------------------- questions

@@ -41,7 +41,7 @@ def test_a_disagreement_is_shown_with_its_text(tmp_path: Path) -> None:
     """The page prints the design that reproduces it."""
     state = soak.empty()
     found = {"seed": 7, "what": "PROVED, but", "text": "def design(): ...", "world": None}
-    result = {"designs": 1, "count": {"proved": 1}, "uses": {"copy": 1}, "tries": {}, "wrong": [found], "seconds": 0.5}
+    result = {"designs": 1, "count": {"proved": 1}, "uses": {"copy": 1}, "tries": {}, "wrong": [found], "families": {"alone": 1}, "seconds": 0.5}
     soak.enter(state, soak.FIRST, result, "abc")
     page = soak.page(state)
     assert "Open: seed 7" in page and "def design(): ..." in page and "disagreements open: 1" in page

@@ -52,3 +52,40 @@ def test_cited_rules_exist() -> None:
     known = set(re.findall(r"\bS\d+\b", (ROOT / "docs" / "semantics.md").read_text()))
     cited = {number for rule in [*RULES.values(), *QUESTIONS.values()] for number in rule.rules}
     assert cited <= known, sorted(cited - known)
+
+
+def test_switches_have_the_defaults_that_the_page_says() -> None:
+    """The table of switches against the profiles and the signatures that it speaks of."""
+    import inspect
+
+    from fencepost.model.language import communicators, design, meetings, objects, sharing
+    from fencepost.model.operations.switches import IN_DESIGNS, PROFILE
+    from fencepost.model.platform import PLATFORMS, SWITCHES, Platform
+
+    assert {s.where: s.values for s in PROFILE} == SWITCHES
+    plain = Platform("plain")
+    assert {s.where: s.values[0] for s in PROFILE} == {name: getattr(plain, name) for name in SWITCHES}
+    assert all(getattr(profile, name) in known for profile in PLATFORMS.values() for name, known in SWITCHES.items())
+    calls = {
+        "d.stream": design.Design.stream, "d.managed": design.Design.managed, "y.copy_": objects.Tensor.copy_,
+        "d.communicator": communicators.Communicators.communicator, "d.ipc_queue().put": sharing.IpcQueue.put,
+        "d.ipc_queue().get": sharing.IpcQueue.get, "d.callback": meetings.Meetings.callback, "e.record": objects.Event.record,
+        "x.view": objects.Tensor.view, "wait_value": objects.Stream.wait_value,
+    }  # fmt: skip
+    for switch in IN_DESIGNS:
+        if not switch.where.endswith("=)"):
+            assert switch.where == "d.agent(name) for copies"
+            continue
+        call, _, argument = switch.where.removesuffix("=)").rpartition("(")
+        default = inspect.signature(calls[call]).parameters[argument.rpartition(" ")[2]].default
+        said = {"as the version": "None"}.get(switch.values[0], switch.values[0])
+        assert str(default) == said, switch.where
+
+
+def test_limitations_and_switches_cite_rules_that_exist() -> None:
+    from fencepost.model.operations.limitations import LIMITATIONS
+    from fencepost.model.operations.switches import IN_DESIGNS, PROFILE
+
+    known = set(re.findall(r"\bS\d+\b", (ROOT / "docs" / "semantics.md").read_text()))
+    cited = {number for entry in (*LIMITATIONS, *PROFILE, *IN_DESIGNS) for number in entry.rules}
+    assert cited <= known, sorted(cited - known)

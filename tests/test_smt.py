@@ -138,6 +138,27 @@ def test_a_time_out_is_reported_as_such() -> None:
     assert "gave up after 0.6 s" in answer.reason
 
 
+def test_a_time_out_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turns that were decided before the solver gave up stand in the answer."""
+    from fencepost.proofs.smt import engine
+
+    ask = engine.Solver.check
+    monkeypatch.setattr(
+        engine.Solver, "check", lambda self, turns, *more: "unknown" if turns > 4 else ask(self, turns, *more)
+    )
+    answer = check(program_of(ring.ring, {"depth": 4, "outstanding": 4}), 8)
+    assert (answer.verdict, answer.bound) == (UNKNOWN, 4)
+    assert answer.reason is not None and answer.reason.endswith("; runs of at most 4 have none")
+
+
+def test_a_time_out_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown, with what is done by then; exit code 3."""
+    command = ["check", "designs/atom.py::deferred_output", "--set", "spec=true", "--engine", "smt", "--steps", "40", "--budget", "0.8"]
+    assert run(command) == 3
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the solver gave up after 0.8 s at" in said and "unknown" in said
+
+
 def two_threads(*body: p.Operation, kind: str = "loop") -> p.Program:
     """A pinned buffer that a copy reads and the host rewrites, with these operations between."""
     x = Writer()
@@ -216,7 +237,7 @@ def test_export_writes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == file.read_text()
 
 
-@pytest.mark.parametrize("tries", [{"OTHERS_EFFORT": 1}, {"FIRST": 1}, {"FIRST": 1, "SECOND": 1}], ids=str)
+@pytest.mark.parametrize("tries", [{"OTHERS_EFFORT": 1}, {"FIRST": 1}, {"FIRST": 1, "OTHER": 1}], ids=str)
 def test_how_hard_is_tried_changes_no_verdict(tries: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Giving up on further hazards, encoding fewer turns again, the other solver, and back to the first one."""
     from fencepost.proofs.smt import engine

@@ -17,8 +17,8 @@ from fencepost.model.events import execute, value_change
 from fencepost.model.language.build import program_of
 from fencepost.proofs.check import check
 from fencepost.proofs.waits.catalogue import BOUND, HOLD, USE, synchronisations, without
-from fencepost.proofs.waits.classify import CONDITIONAL, NEEDED, REDUNDANT, USELESS, Finding, Waits, waits
-from fencepost.proofs.waits.sufficient import joined, minimal, minimal_sufficient
+from fencepost.proofs.waits.classify import CONDITIONAL, NEEDED, REDUNDANT, USELESS, Finding, Waits, _telling, waits
+from fencepost.proofs.waits.sufficient import beyond_needed, joined, minimal, minimal_sufficient, narrowed
 from fencepost.report.waits import Told
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,6 +85,39 @@ def test_minimal_sets_against_all_subsets() -> None:
         assert set(family.sets) == set(minimal(every)) and family.complete and not family.unsure
     both = joined([minimal_sufficient([0, 1], lambda gone: len(gone) < 2), minimal_sufficient([1, 2], lambda gone: 1 not in gone)])
     assert both.sets == (frozenset({1}),)
+
+
+def test_minimal_sets_beside_what_others_need() -> None:
+    """What stays in any case changes only which sets are minimal beside it; sets that are guessed change nothing."""
+    import itertools
+    import random
+
+    for seed in range(80):
+        rng = random.Random(seed)
+        universe = list(range(rng.randrange(1, 7)))
+        wanted = [frozenset(rng.sample(universe, rng.randrange(0, len(universe) + 1))) for _ in range(rng.randrange(1, 4))]
+        given = frozenset(rng.sample(universe, rng.randrange(0, len(universe))))
+        seeds = [frozenset(rng.sample(universe, rng.randrange(0, len(universe) + 1))) for _ in range(2)]
+
+        def safe(gone: frozenset[int], wanted: list[frozenset[int]] = wanted) -> bool:
+            return any(not gone & one for one in wanted)
+
+        narrow = narrowed(universe, safe)
+        needed = frozenset(k for k in universe if not safe(frozenset({k})))
+        every = [
+            frozenset(kept) | given
+            for k in range(len(universe) + 1)
+            for kept in itertools.combinations(universe, k)
+            if safe(frozenset(universe) - frozenset(kept) - given)
+        ]
+        family = beyond_needed(universe, safe, narrow, needed, given, seeds)
+        assert {one | given for one in family.sets} == set(minimal(every)) and family.complete and not family.unsure
+
+
+def test_as_many_proofs_as_tell() -> None:
+    """Each synchronisation that may go is gone in one of the sets that are proved."""
+    sets = [frozenset({0, k}) for k in range(1, 9)]
+    assert _telling(sets) == sets[:2] and _telling([frozenset({1})]) == [frozenset({1})] and _telling([]) == []
 
 
 def test_an_open_answer_is_never_a_proof() -> None:
@@ -396,6 +429,11 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     (design,) = json.loads(capsys.readouterr().out)["designs"]
     assert [s["class"] for s in design["synchronisations"]].count("needed") == 2
     assert design["sufficient"][0]["verdict"] == "proved" and design["complete"]
+    assert [bool(s["run"]) for s in design["synchronisations"]] == [s["class"] == "needed" for s in design["synchronisations"]]
+    assert run(["waits", "designs/vllm_v1.py::pooling", "--jobs", "1", "-v"]) == 0
+    text = capsys.readouterr().out
+    assert "[3] a shortest run without it, WAR query_start_loc:" in text and "(taken away)" in text
+    assert "in steps with chunk: unfinished chunk" in " ".join(text.split())
 
 
 def test_why(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,6 +454,9 @@ def test_why(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     assert run(["why", f"designs/sglang.py:{guard}", "--jobs", "1"]) == 0
     text = capsys.readouterr().out
     assert "rests" in text and "a shortest run that goes wrong without it" in text and "[2]" in text
+    assert run(["why", "designs/vllm_v1.py:112", "--jobs", "1"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "it may go while transfer_event.synchronize() (vllm_v1.py:127) stays" in text
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from fencepost import steady
 from fencepost.check import build, cases
 from fencepost.loader import load
 from fencepost.model import program as p
+from fencepost.model.answer import PROVED
 from fencepost.model.language.build import program_of
 from fencepost.model.platform import PLATFORMS
+from fencepost.proofs.waits import break_even
 from fencepost.proofs.waits.break_even import MOST_OPERATIONS, BreakEven
-from fencepost.proofs.waits.catalogue import BOUND, HOLD, HOST, LOCK, STREAM, USE, synchronisations
+from fencepost.proofs.waits.catalogue import BOUND, HOLD, HOST, LOCK, STREAM, USE, synchronisations, without
 from fencepost.wait_costs import wait_costs
 
 pytest.importorskip("networkx")
@@ -199,3 +201,72 @@ def test_too_many_operations_are_said() -> None:
 
     found = BreakEven(program_of(design, {}))
     assert found.cost is None and f"more than {MOST_OPERATIONS} operations" in found.why
+
+
+# ---------------------------------------------------------------- streams that meet
+
+
+def test_break_even_of_ranks_that_meet() -> None:
+    """Collectives are edges like any others in what a step costs: conditions, and what costs nothing beside others."""
+    rows, why, of = costs(variant("designs/atom.py::ell_across_ranks", "the code: a fixed generation, two recordings back"))
+    waits = [text for kind, text in rows if kind in (HOST, STREAM)]
+    assert not why and not of and len(waits) == 8 and None not in waits
+    free = [text for text in waits if text is not None and text.startswith("free while")]
+    assert len(free) == 6 and all("tp all_reduce" in text or "copy to ell" in text for text in free)
+
+
+@pytest.mark.parametrize("target", ["designs/atom.py::ell_across_ranks", "designs/vllm_v2.py::tensor_parallel"])
+def test_the_graph_of_ranks_that_meet_beside_the_machine(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With typical durations and much to do for the device both take the same time, without any one wait, too."""
+    monkeypatch.setattr(break_even, "MOST_CYCLES", 0)
+    (found,) = load([str(ROOT / target)])
+    program = build(found, next(case for case in cases([found]) if case.expected == PROVED).parameters)
+    model = BreakEven(program)
+    assert model.timed is not None and "conditions over all of them are too long" in model.why
+    said = next(iter(steady.choices(program)))
+    syncs = synchronisations(program)
+    for scale in (10.0, 100.0):
+        durations = steady.typical(program, CUDA, scale)
+        for sync in [None, *(one for one in syncs if one.kind in (HOST, STREAM))]:
+            edited = program if sync is None else without(program, [sync])
+            ran, computed = steady.per_step(edited, said, CUDA, scale), model.per_step(sync, durations)
+            assert ran is not None and computed == pytest.approx(ran, rel=0.01)
+
+
+def test_too_many_cycles_to_tell() -> None:
+    """Where no condition is short enough to read, what each wait adds is computed with typical durations."""
+    rows, why, _ = costs(variant("designs/tensorrt_llm.py::attention_data_parallel", "as reported, with the event waits"))
+    assert "conditions over all of them are too long to tell" in why
+    waits = [text for kind, text in rows if kind in (HOST, STREAM)]
+    assert len(waits) == 20 and all(text is not None and text.startswith("computed: ") for text in waits)
+
+
+def test_waits_of_other_choices() -> None:
+    """A wait that does not run under the first way to fix the choices has its break-even under another one."""
+    rows, _, _ = costs(variant("designs/vllm_v1.py::pooling", "vllm#48901: every chunk ends with a device synchronisation"))
+    last, unfinished = (text for kind, text in rows if kind == HOST)
+    assert last is not None and last.startswith("in steps with chunk: unfinished chunk") and "never free" in last
+    assert unfinished is not None and unfinished.startswith("never free")
+
+
+def test_a_host_that_runs_ahead_is_no_faster() -> None:
+    """Without its only wait a host races ahead of the device, which does no step sooner: nothing is gained."""
+
+    def design() -> fp.Design:
+        d = fp.Design("ahead")
+        staging, out, done = d.pinned("staging"), d.device("out"), d.event("done")
+
+        @d.loop("worker")
+        def step() -> None:
+            done.synchronize()
+            staging.write()
+            out.copy_(staging, non_blocking=True)
+            d.launch("forward", writes=[out])
+            done.record()
+
+        return d
+
+    program = program_of(design, {})
+    (sync,) = synchronisations(program)
+    whole, ahead = (steady.per_step(one, {}, CUDA, 100.0) for one in (program, without(program, [sync])))
+    assert whole is not None and ahead is not None and 0.97 * whole < ahead < whole

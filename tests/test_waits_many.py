@@ -103,7 +103,7 @@ def test_the_command_says_what_is_open(
 
 def test_redundant_only_where_nothing_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """An open location takes the word "redundant" from all that may matter to it."""
-    from fencepost.proofs.waits import classify, decide
+    from fencepost.proofs.waits import decide, questions
 
     def design() -> fp.Design:
         d = fp.Design("two")
@@ -124,15 +124,15 @@ def test_redundant_only_where_nothing_is_open(monkeypatch: pytest.MonkeyPatch) -
     whole = waits(program, details=False)
     kinds = [f.kind for f in whole.findings]
     assert kinds == ["conditional", "conditional"]
-    family = classify._family
+    begun = questions._begun
 
-    def cut(oracle: Oracle, location: decide.Location) -> object:
+    def cut(oracle: Oracle, location: decide.Location) -> questions.Begun:
         if location.label(oracle.program) == "b":
             oracle._known.pop(location, None)
-            return None, {}, 0
-        return family(oracle, location)
+            return questions.Begun(None, {}, {}, 0)
+        return begun(oracle, location)
 
-    monkeypatch.setattr(classify, "_family", cut)
+    monkeypatch.setattr(questions, "_begun", cut)
     part = waits(program, details=False)
     kinds, open_ = [f.kind for f in part.findings], part.open
     assert kinds == [OPEN, OPEN] and open_ == (f"b: {TIME_ENDED}",)

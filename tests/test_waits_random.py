@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import collections
 import random
+from functools import partial
 
 import pytest
 from fencepost.model import program as p
+from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.waits import decide as decide_waits
 from fencepost.proofs.waits.catalogue import synchronisations, without
+from fencepost.proofs.waits.classify import NEEDED, waits
+from fencepost.proofs.waits.sufficient import joined, minimal_sufficient
 
 from random_oracle import decide, find_bad_run
 from random_programs import generate
@@ -37,6 +42,33 @@ def test_edited_programs(part: int) -> None:
             assert more.word != "refuted", f"seed {seed}: safe only without edges"
     assert count["proved"] >= 3 and count["refuted"] >= 3
     assert set(removed) >= {"host wait", "stream wait"}
+
+
+def test_the_whole_answer_is_that_of_its_locations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What any location needs stays while the sets of the others are looked for; location by location gives the same."""
+    monkeypatch.setattr(decide_waits, "STATES", 400)
+    compared: collections.Counter[str] = collections.Counter()
+    for seed in range(910_000, 910_070):
+        program = generate(random.Random(seed))
+        syncs = synchronisations(program)
+        if not 2 <= len(syncs) <= 6:
+            continue
+        answer = waits(program, details=False)
+        if answer.bad or answer.open or not answer.complete:
+            continue
+        oracle = decide_waits.Oracle(program, syncs)
+        families = [minimal_sufficient(sorted(oracle.relevant(at)), partial(_safe, oracle, at)) for at in oracle.locations]
+        if any(family.unsure for family in families):
+            continue
+        assert {frozenset(one) for one in answer.sets} == set(joined(families).sets), f"seed {seed}"
+        compared["some may go while others stay" if len(answer.sets) > 1 else "one set"] += 1
+        needed = [f.sync for f in answer.findings if f.kind == NEEDED]
+        assert set(needed) == set.intersection(*(set(one) for one in answer.sets)), f"seed {seed}"
+    assert compared["one set"] >= 10, compared
+
+
+def _safe(oracle: decide_waits.Oracle, at: Location, gone: frozenset[int]) -> bool | None:
+    return oracle.verdict(at, gone).safe
 
 
 def test_a_raw_pointer_into_a_free_block() -> None:

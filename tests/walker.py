@@ -113,7 +113,7 @@ class Walker:
         if isinstance(o, p.Host):
             return (o.name, self.accesses(t, o.accesses), o.time)
         if isinstance(o, p.Launch):
-            return (o.name, text(o.stream), self.accesses(t, o.accesses), o.time)
+            return (o.name, text(o.stream), self.accesses(t, o.accesses), o.time, o.kernel)
         if isinstance(o, p.Copy):
             return (
                 text(o.dst), text(o.src), text(o.stream), o.non_blocking, o.raw, o.src_harm, o.same_bytes, o.time,
@@ -144,7 +144,7 @@ class Walker:
         if isinstance(o, p.StreamSync):
             return (text(o.stream), o.time)
         if isinstance(o, p.DeviceSync):
-            return (o.gpu, o.process, o.time)
+            return (o.gpu, o.process, o.time, o.implied)
         if isinstance(o, p.Advance):
             self.at[o.cursor] = mine[o.local] = self.at.get(o.cursor, -1) + 1
             return (self.name(o.cursor), mine[o.local])

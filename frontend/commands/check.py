@@ -52,7 +52,7 @@ def check(
     bounded or masked. 130: Ctrl-C, with the table so far.
     """
     import msgspec
-    from fencepost.check import INTERRUPTED, OPEN, Outcome, cases, decide_all, exit_code, unused_acceptances
+    from fencepost.check import INTERRUPTED, OK, OPEN, Outcome, cases, decide_all, exit_code, unused_acceptances
     from fencepost.loader import load
 
     if steps is not None and engine == "explore":
@@ -83,6 +83,11 @@ def check(
     except KeyboardInterrupt:
         interrupted = True
     progress.clear()
+    complete = True
+    if certificate is not None and not interrupted:
+        from fencepost.commands.verify import write_certificates
+
+        outcomes, complete = write_certificates(outcomes, certificate, progress)
     from fencepost.report import write
 
     errors = [] if interrupted or keyword is not None else unused_acceptances(outcomes)
@@ -93,9 +98,4 @@ def check(
         click.echo(f"fencepost: interrupted; {len(outcomes)} of {len(asked)} answered", err=True)
         return INTERRUPTED
     code = exit_code(outcomes, errors)
-    if certificate is not None:
-        from fencepost.commands.verify import write_certificates
-
-        if not write_certificates(outcomes, certificate, progress) and code == 0:
-            return OPEN
-    return code
+    return code or (OK if complete else OPEN)

@@ -66,16 +66,18 @@ def diff(
         names = (sides[0][0], sides[1][0])
 
         def entries(defaults: bool = False, at_work: bool = False) -> list[tuple[Entry, ...]]:
-            builds = [
-                Build(side, Request(str(root), spelled, (*sets, *own), keyword, environment, platform, defaults), folder / "out")
-                for (side, root, spelled), own in zip(sides, (befores, afters), strict=True)
+            requests = [
+                Request(str(root), spelled, (*sets, *own), keyword, environment, platform, defaults)
+                for (_, root, spelled), own in zip(sides, (befores, afters), strict=True)
             ]
+            builds = [Build(side, request, folder / "out") for (side, _, _), request in zip(sides, dict.fromkeys(requests), strict=False)]
             if at_work:
                 # While both sides are built.
                 import fencepost.proofs.check
                 import fencepost.proofs.judge
                 import fencepost.report.text  # noqa: F401
-            return [build.result() for build in builds]
+            built = [build.result() for build in builds]
+            return built if len(built) == 2 else built * 2  # the same twice is built once
 
         before, after = entries(at_work=True)
         if befores or afters:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import click
 from fencepost.commands.options import SECONDS, Progress, known
 from fencepost.errors import InputError
 
 OPEN_CODE = 3
+MANY_NODES = 200
+"""Operations and questions of the designs from which on worker processes pay for themselves."""
 
 
 def _format(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -25,7 +28,7 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
 @click.option("--budget", type=SECONDS, default=120.0, metavar="SECONDS", help="For each design.")
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: the number of processors).")
 @click.option("--format", "format_", default="text", callback=_format, help="text or json.")
-@click.option("-v", "--verbose", is_flag=True, help="Every row with all its sentences.")
+@click.option("-v", "--verbose", is_flag=True, help="Every row with all its sentences, and the runs that go wrong.")
 def waits(
     targets: tuple[str, ...],
     sets: tuple[str, ...],
@@ -44,11 +47,12 @@ def waits(
     from fencepost.chosen import chosen, program_of_case
     from fencepost.model.answer import PROVED
     from fencepost.model.events import DesignError
+    from fencepost.model.platform import platform as platform_named
     from fencepost.pool import Pool
     from fencepost.proofs.waits.classify import OPEN, Waits
     from fencepost.proofs.waits.classify import waits as classify
     from fencepost.report.waits import waits_to_json, write_waits
-    from fencepost.wait_costs import wait_costs
+    from fencepost.wait_costs import costed
 
     asked = chosen(targets, sets, keyword, PROVED, platform)
     programs = [program_of_case(case) for case in asked]
@@ -56,11 +60,19 @@ def waits(
     progress = Progress()
     code = 0
     with Pool(jobs) as pool:
-        for number, (case, program) in enumerate(zip(asked, programs, strict=True)):
+        if sum(len(thread.nodes) for program in programs for thread in program.threads) > MANY_NODES:
+            pool.expect()
+        # What waits cost is asked about all designs at first, so that no processor is idle while a design ends.
+        now = time.monotonic()
+        costs = [
+            pool.background(costed, (program, platform_named(case.platform), now + budget * (number + 1)))
+            for number, (case, program) in enumerate(zip(asked, programs, strict=True))
+        ]
+        for number, (case, program, cost) in enumerate(zip(asked, programs, costs, strict=True)):
             try:
                 answer = classify(
                     program, environment=case.environment, platform=case.platform, never=case.never, seconds=budget,
-                    progress=progress if pool.jobs == 1 else None, mapper=pool.map, cost=wait_costs,
+                    progress=progress if pool.jobs == 1 else None, mapper=pool.map, costs=cost,
                 )  # fmt: skip
             except DesignError as error:
                 raise InputError(" ".join(str(error).split())) from None

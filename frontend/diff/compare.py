@@ -14,7 +14,7 @@ from fencepost.diff.side import Entry
 from fencepost.errors import InputError
 from fencepost.model.answer import PROVED, REFUTED, Answer, Hazard
 from fencepost.model.platform import platform
-from fencepost.model.program import Place, Program, from_json
+from fencepost.model.program import Ask, Channel, DeviceFlag, EventQuery, Place, Program, StreamQuery, from_json
 
 if TYPE_CHECKING:
     from fencepost.pool import Pool
@@ -197,10 +197,17 @@ def decide_here(
     ]
     unique = dict(zip(reversed(keys), reversed(asked), strict=True))
     # What takes longest is begun first, as far as the text tells.
-    todo = sorted(unique, key=lambda key: -sum(len(thread.nodes) for thread in key[1]))
+    todo = sorted(unique, key=lambda key: -_weight(unique[key][1]))
     work = sum(len(thread.nodes) for key in todo for thread in key[1])
     known = dict(zip(todo, pool.map(_decided, [unique[key] for key in todo], work > AT_ONCE), strict=True))
     return [_for(case, program, known[key]) for key, (case, program) in zip(keys, questions, strict=True)]
+
+
+def _weight(program: Program) -> int:
+    """How long a program takes, as far as its text tells: where streams meet or are queried the states are many times as many."""
+    asked = {type(node.question) for thread in program.threads for node in thread.nodes if isinstance(node, Ask)}
+    times = 8 if any(isinstance(o, (Channel, DeviceFlag)) for o in program.objects) else 4 if asked & {EventQuery, StreamQuery} else 1
+    return times * sum(len(thread.nodes) for thread in program.threads)
 
 
 def _decided(question: tuple[Case, Program]) -> Outcome:
@@ -265,12 +272,24 @@ def _judge(
         pair, changes=moved, lost=tuple(lost), passed=tuple(passed), rests=tuple(_rests(earlier, after.answer))
     )
     judged, because = _verdict(earlier, after.answer, lost, declared)
+    if judged == FINE and old is not None and new is not None:
+        because = list(_asked_elsewhere(old.case, new.case))
+        judged = OPEN if because else FINE
     if judged == FINE and old is not None and new is not None and not moved:
         stale = [path for path in new.models if path in old.models and old.models[path] != new.models[path]]
         if stale:
             judged = OPEN
             because = [f"{path} changed, and the design that stands for it did not" for path in stale]
     return msgspec.structs.replace(pair, judged=judged, because=tuple(because))
+
+
+def _asked_elsewhere(old: Case, new: Case) -> Iterator[str]:
+    """In words, that the variant is decided for another platform or under another environment than before: its answer is about that."""
+    was, now = old.platform or "cuda", new.platform or "cuda"
+    if was != now:
+        yield f"it is decided for platform {now} and was for {was}: nothing says what holds there now"
+    if new.environment not in (None, "bare", old.environment):
+        yield f"it is decided under {new.environment} and was under {old.environment or 'bare'}"
 
 
 def _gone(pair: Pair, answer: Answer) -> Pair:

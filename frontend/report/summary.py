@@ -154,9 +154,9 @@ def remark_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if answer.reason is not None:
         yield "reason", answer.reason
     for hang in answer.hangs:
-        head, *waiters = hang.split("; ")
-        yield "hangs", head
-        for waiter in waiters:
+        name, _, waiters = hang.partition(" - ")
+        yield "hangs", name
+        for waiter in waiters.split("; "):
             yield "", waiter
     for one in answer.progress:
         yield "progress", one

@@ -101,7 +101,7 @@ _OPERATIONS: dict[type, _Say] = {
     p.StreamWaitEvent: lambda w, o, t, n: f"{w.operand(o.stream, t, n)}.wait_event({w.operand(o.event, t, n)})",
     p.WaitStream: lambda w, o, t, n: f"{w.operand(o.stream, t, n)}.wait_stream({w.operand(o.other, t, n)})",
     p.StreamSync: lambda w, o, t, n: f"{w.operand(o.stream, t, n)}.synchronize()",
-    p.DeviceSync: lambda w, o, t, n: f"synchronize(gpu={o.gpu})",
+    p.DeviceSync: lambda w, o, t, n: f"what a free waits for on gpu {o.gpu}" if o.implied else f"synchronize(gpu={o.gpu})",
     p.Advance: lambda w, o, t, n: f"{w.local(o.local, t)} = {w.name(o.cursor)}.advance()",
     p.Put: _put,
     p.Get: lambda w, o, t, n: f"{_into(w, o.locals, t)}{w.name(o.queue)}.get()",
