@@ -105,12 +105,13 @@ class _Compiler(Pending):
             self.spans[key] = place(paths)
         player = Player(self.program, self.platform, keep=self.meetings_there)
         for number, step in enumerate(run.steps):
+            busy, first = self._busy(player), len(self.lines)
             if step.stream is None:
                 self._step(player, number, step)
             else:
                 self._device_step(player, number, step)
             if self.meetings_there:
-                self._ran(player)
+                self._ran(player, step, number, busy, first)
         self._finish(player, len(run.steps))
         return Plan(
             self.program.name, tuple(self.buffers), tuple(self.stream_infos), tuple(self.event_names), tuple(self.lines),
@@ -229,12 +230,12 @@ class _Compiler(Pending):
             content[start:stop] = array("i", [value]) * (stop - start)
         return Fill(range_, value)
 
-    def _passes(self, dst: Range, src: Range) -> tuple[tuple[tuple[Segment, ...], Check], ...]:
-        """Memcpys from `src` to `dst`, and the reference after each pass."""
+    def _passes(self, dst: Range, src: Range, read: array[int]) -> tuple[tuple[tuple[Segment, ...], Check], ...]:
+        """Memcpys from `src`, whose content is `read`, to `dst`, and the reference after each pass."""
         source, target = _offsets(src.spans), _offsets(dst.spans)
         passes: list[tuple[tuple[Segment, ...], Check]] = []
         done = 0
-        read, written = self.content[src.buffer], self.content[dst.buffer]
+        written = self.content[dst.buffer]
         while done < max(len(source), len(target)):
             count = min(len(source), len(target), max(len(source), len(target)) - done)
             from_ = source[done : done + count] if len(source) > len(target) else source[:count]
@@ -265,7 +266,7 @@ class _Compiler(Pending):
             item: Callable[[], Call] | None = None
             if isinstance(o, (p.Launch, p.Copy, p.Memset, p.Item)):
                 item = self._item(player, step, o, where)
-                if not self.meetings_there:
+                if not self.meetings_there or self._by_host(player, step, o):
                     calls, item = [(item(), word)], None
             elif not isinstance(o, (p.Alloc, p.Take)):
                 calls = [(call, word) for call in self._calls(player, step, o, where, number)]
@@ -292,6 +293,12 @@ class _Compiler(Pending):
                 calls.append((Free(self.by_key[("tenant", tenant)]), "release"))
         self._add(player, calls, number, thread.name, turn)
 
+    def _by_host(self, player: Player, step: Step, o: p.Operation) -> bool:
+        """Whether the host makes the access itself, at the call: no stream knows of it (S33, S49)."""
+        sides = (o.src, o.dst) if isinstance(o, p.Copy) else (o.src,) if isinstance(o, p.Item) else ()
+        spaces = [self.buffers[self._buffer(player._memory(step, side))].space for side in sides]
+        return bool(spaces) and "device" not in spaces
+
     def _item(self, player: Player, step: Step, o: p.Operation, where: str) -> Callable[[], Call]:
         """The call of a device item: operands as they are now, contents as they are when it runs."""
         t = step.thread
@@ -310,7 +317,10 @@ class _Compiler(Pending):
             src, dst = self._source(player._memory(step, o.src), where), self._range(player._memory(step, o.dst))
             host = all(self.buffers[r.buffer].space != "device" for r in (src, dst))
             stream, how = self._stream(player, t, o.stream), (o.non_blocking, o.raw)
-            return lambda: Copy(stream, dst, src, *how, self._passes(dst, src), host)
+            # A pageable source is staged at the call, whenever the copy itself runs (S47).
+            staged = self.buffers[src.buffer].space == "pageable" and self.platform.pageable_h2d != "late"
+            read = self.content[src.buffer][:] if staged else self.content[src.buffer]
+            return lambda: Copy(stream, dst, src, *how, self._passes(dst, src, read), host)
         if isinstance(o, p.Memset):
             range_, stream = self._range(player._memory(step, o.dst)), self._stream(player, t, o.stream)
             self._no_pageable([range_])

@@ -7,6 +7,7 @@ is no measurement.
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
@@ -51,10 +52,12 @@ def _always() -> bool:
 
 
 class EmulatedRun:
-    """One plan on the emulated GPU. `trial()` runs it once."""
+    """One plan on the emulated GPU. `trial()` runs it once. `seed`: streams that can go on do so in an order drawn at
+    random, another one in each trial; without it, always in the plan's order of streams."""
 
-    def __init__(self, plan: c.Plan) -> None:
+    def __init__(self, plan: c.Plan, seed: int | None = None) -> None:
         self.plan = plan
+        self.random = None if seed is None else random.Random(seed)
         self.free: dict[tuple[str, int | None, int | None], list[Block]] = {}
 
     def trial(self, *, serial: bool = False) -> Trial:
@@ -72,6 +75,7 @@ class EmulatedRun:
         self.freed: dict[int, Block] = {}
         self.words = [0] * len(self.plan.words)
         self.marks: dict[int, Capture] = {}
+        self.late: dict[int, bool] = {}
         self.seen: dict[int, list[int]] = {}
         self.held: int | None = None
         self.device_held = self.diverged = False
@@ -79,10 +83,13 @@ class EmulatedRun:
         for number, line in enumerate(self.plan.lines):
             if serial and c.held_back(line.call):
                 continue
+            if serial and line.late is not None:
+                self._hold(c.stream_of(line.call), line.late)
             self._call(number, line.call)
             self._pump()
         for gate in self.gates:
             self.gates[gate] = True
+        self.late = dict.fromkeys(self.late, True)
         self._pump()
         while self.words and any(self.queues) and self._release():
             pass
@@ -110,6 +117,10 @@ class EmulatedRun:
     # ------------------------------------------------------------ device
 
     def _pump(self) -> None:
+        if self.random is not None:
+            while ready := [queue for queue in self.queues if queue and queue[0].ready()]:
+                self.random.choice(ready).popleft().run()
+            return
         moved = True
         while moved:
             moved = False
@@ -124,6 +135,10 @@ class EmulatedRun:
         self.words = [NEVER] * len(self.words)
         self._pump()
         return sum(map(len, self.queues)) < left
+
+    def _hold(self, stream: int, item: int) -> None:
+        self.late[item] = False
+        self._push(stream, lambda: None, lambda: self.late[item])
 
     def _push(self, stream: int, run: Callable[[], None], ready: Callable[[], bool] = _always) -> None:
         self.queues[stream].append(Work(ready, run))
@@ -338,6 +353,10 @@ class EmulatedRun:
             for gate in self.gates:
                 self.gates[gate] = True
             self._pump()
+
+    def _do_Runs(self, number: int, call: c.Runs) -> None:
+        if call.item in self.late:
+            self.late[call.item] = True
 
     def _do_GraphCapture(self, number: int, call: c.GraphCapture) -> None:
         """Nothing: a buffer of the plan has its address from the start."""

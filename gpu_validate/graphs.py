@@ -195,7 +195,7 @@ def _launched(plan: c.Plan, made: Whole) -> c.Plan | str:
     lines: list[c.Line] = []
     inside: dict[int, list[c.Line]] = {}
     for line in plan.lines:
-        if line.step not in of_step or isinstance(line.call, (c.Open, c.Settle, c.Reach)):
+        if line.step not in of_step or isinstance(line.call, (c.Open, c.Settle, c.Reach, c.Runs)):
             lines.append(line)
             continue
         start, _ = of_step[line.step]
@@ -210,7 +210,7 @@ def _launched(plan: c.Plan, made: Whole) -> c.Plan | str:
         first, last = inside[start][0].call, inside[start][-1].call
         if not isinstance(first, c.StreamWaitEvent) or not isinstance(last, c.Record):
             return f"graph {site.graph!r} has calls around its nodes that are none of its own"
-        # Inside of a graph no mark can be waited for: what the run releases there is eager.
+        # Inside of a graph no mark can be waited for: what the run releases there, and what is late there, is eager.
         nodes = tuple(line for line in inside[start][1:-1] if not isinstance(line.call, c.Mark))
         marks |= {line.call.mark for line in inside[start] if isinstance(line.call, c.Mark)}
         wrong = next((line.op for line in nodes if not isinstance(line.call, _CALLS)), None)
@@ -232,7 +232,8 @@ def _launched(plan: c.Plan, made: Whole) -> c.Plan | str:
     for line in lines:
         if line.step in of_step and line is inside[of_step[line.step][0]][0]:
             start, site = of_step[line.step]
-            done.append(c.Line(calls[start], line.step, line.thread, line.turn, f"replay of graph {site.graph!r}"))
+            busy = tuple(sorted({k for one in inside[start] for k in one.busy}))
+            done.append(c.Line(calls[start], line.step, line.thread, line.turn, f"replay of graph {site.graph!r}", busy))
         elif isinstance(line.call, c.Reach) and line.call.mark in marks:
             continue
         elif isinstance(line.call, c.Settle) and line.call.stream in branches:
@@ -252,7 +253,7 @@ def _with_captures(plan: c.Plan, lines: list[c.Line]) -> list[c.Line]:
         needs = {r.buffer for line in body for r in c.ranges_of(line.call) if plan.buffers[r.buffer].allocated}
         at = 1 + max((k for k, x in enumerate(lines) if isinstance(x.call, c.Alloc) and x.call.buffer in needs), default=-1)
         near = lines[at] if at < len(lines) else lines[-1]
-        lines.insert(at, c.Line(c.GraphCapture(graph), near.step, near.thread, near.turn, f"capture of graph {graph!r}"))
+        lines.insert(at, c.Line(c.GraphCapture(graph), near.step, near.thread, near.turn, f"capture of graph {graph!r}", near.busy))
     return lines
 
 

@@ -3,6 +3,9 @@
 A device item behind an unsatisfied wait runs later than its call, so its call is in the plan where it was made, with the
 contents of the moment at which it runs. A host call that a thread is inside is made in front of that thread's next call:
 one thread makes all calls here, and must not stand in one that only another thread's calls can end.
+
+One call can let items of several streams run at once, which then overlap whoever makes the calls. So that a serial trial
+is one all the same, each late item is numbered: there it stays behind a gate until the plan says that it runs.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any
 import msgspec
 from fencepost.gpu_validate.gates import NEVER
 from fencepost.gpu_validate.meetings import Meetings, meets
-from fencepost.gpu_validate.plan import Call, Free, Line, Reach, WaitWord
+from fencepost.gpu_validate.plan import Call, Free, Line, Reach, Runs, WaitWord
 from fencepost.model import program as p
 from fencepost.model.answer import Step
 from fencepost.model.events import Player
@@ -35,6 +38,7 @@ class Pending:
         """Thread inside a call -> the call's step, its calls (None: of an item that has not run) and turn."""
         self.moved: dict[int, int] = {}
         self.seen = 0
+        self.late_items = 0
 
     def _stream(self, player: Player, thread: int, operand: p.Operand) -> int:
         return self.streams[player.stream(thread, operand)]
@@ -59,20 +63,33 @@ class Pending:
         name = self.program.threads[step.thread].name
         self.lines.append(Line(Reach(-1), number, name, turn, word, self._busy(player)))
 
-    def _ran(self, player: Player) -> None:
-        """The calls of the items that have run since."""
+    def _ran(self, player: Player, step: Step, number: int, busy: tuple[int, ...], first: int) -> None:
+        """The calls of the items that have run in a step. `busy`: the streams that waited before; `first`: its first line."""
+        late: list[int] = []
         for node in player.nodes[self.seen :]:
             found = None if node.stream is None else self.waiting.pop(node.step, None)
             if found is None:
                 continue
             call, at = found[0](), found[1]
             if at is not None:
-                self.lines[at] = msgspec.structs.replace(self.lines[at], call=call)
+                item = None
+                if node.step != number:
+                    item, self.late_items = self.late_items, self.late_items + 1
+                    late.append(item)
+                self.lines[at] = msgspec.structs.replace(self.lines[at], call=call, late=item)
             else:
                 for thread, (number, calls, turn) in self.delayed.items():
                     if number == node.step:
                         self.delayed[thread] = (number, [(call, word) for _, word in calls], turn)
         self.seen = len(player.nodes)
+        if not late:
+            return
+        now = self._busy(player)
+        held = tuple(sorted({*busy, *now}))  # in a serial trial they still wait for items that come in the lines below
+        self.lines[first:] = [msgspec.structs.replace(line, busy=held) for line in self.lines[first:]]
+        name, turn = self.program.threads[step.thread].name, player.turn(step.thread)
+        for item in late:
+            self.lines.append(Line(Runs(item), number, name, turn, "late", now if item == late[-1] else held))
 
     def _made_now(self, player: Player, thread: int, number: int) -> None:
         """The call that the thread was inside is made here, where it returns at once in the run."""

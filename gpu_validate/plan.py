@@ -270,6 +270,12 @@ class Reach(Data, frozen=True):
     mark: int
 
 
+class Runs(Data, frozen=True):
+    """Here a late item of a stream runs, and ends. Only in a serial trial, which holds it back until then (`Line.late`)."""
+
+    item: int
+
+
 class GraphCapture(Data, frozen=True):
     """Capture a graph: what it reads and writes has its address from here on."""
 
@@ -288,7 +294,7 @@ class GraphLaunch(Data, frozen=True):
 Call = Union[
     Write, Read, Kernel, Copy, Memset, Item, Alloc, Free, RecordStream, NewEvent, Record, EventSync, StreamWaitEvent,
     WaitStream, StreamSync, DeviceSync, Query, Snapshot, Shut, Open, Settle, WriteWord, WaitWord, Mark, Reach,
-    GraphCapture, GraphLaunch,
+    Runs, GraphCapture, GraphLaunch,
 ]  # fmt: skip
 
 JOINS = (EventSync, StreamSync, DeviceSync, Item)
@@ -305,6 +311,8 @@ class Line(Data, frozen=True):
     op: str
     busy: tuple[int, ...] = ()
     """Streams that still wait on the device once the step is over."""
+    late: int | None = None
+    """Number of a device item that waits on the device when its call is made, and runs later."""
 
 
 class Plan(Data, frozen=True):
@@ -332,6 +340,12 @@ class Plan(Data, frozen=True):
     def check_lines(self) -> dict[int, tuple[Line, Check]]:
         """For each check the line that it belongs to."""
         return {check.index: (line, check) for line in flat(self.lines) for check in checks_of(line.call)}
+
+
+def stream_of(call: Call) -> int:
+    """The stream on which a device item is put."""
+    assert isinstance(call, (Kernel, Copy, Memset, Item))
+    return call.stream
 
 
 def held_back(call: Call) -> bool:

@@ -189,6 +189,9 @@ class _Writer:
     def _Reach(self, call: c.Reach) -> list[str]:
         return [f"reach({call.mark})"]
 
+    def _Runs(self, call: c.Runs) -> list[str]:
+        return []  # a script has no serial arm
+
     def _GraphCapture(self, call: c.GraphCapture) -> list[str]:
         return []
 
@@ -481,7 +484,7 @@ def _function(name: str, plan: c.Plan) -> str:
     out.append("    torch.cuda.synchronize()")
     step = None
     for line in plan.lines:
-        if line.step != step and line.thread:
+        if line.step != step and line.thread and not isinstance(line.call, c.Runs):
             out.append(f"    # {line.thread}, step {line.turn}: {line.op}")
             step = line.step
         out += ["    " + text for text in writer.statements(line.call)]

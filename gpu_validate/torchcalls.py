@@ -388,6 +388,29 @@ class TorchCalls(TorchMemory):
 
         return run
 
+    def _Runs(self, call: c.Runs) -> Callable[[], None]:
+        gates, watchdog, item = self.device.gates, self.device.watchdog, call.item
+
+        def run() -> None:
+            if item not in self.late:
+                return  # nothing but a serial trial holds it back
+            gate, end = self.late.pop(item)
+            gates.open(gate)
+            while not end.query() and watchdog.fired is None:
+                pass
+
+        return run
+
+    def held_late(self, call: c.Call, item: int, make: Callable[[], None]) -> None:
+        """Make the call of a late item behind a gate, which opens where the item runs."""
+        stream = self.streams[c.stream_of(call)]
+        self._set_stream(stream)
+        gate = self.device.gates.shut(stream)
+        make()
+        end = self.torch.cuda.Event()
+        end.record(stream)
+        self.late[item] = (gate, end)
+
     def _GraphCapture(self, call: c.GraphCapture) -> Callable[[], None]:
         graphs = {id(g): g for g in self.graphs.values() if g.launches[0].graph == call.graph}
 

@@ -44,6 +44,8 @@ class TorchMemory:
         self.dirt = DIRT[0]
         self.events: list[Any] = []
         self.marks: dict[int, Any] = {}
+        self.late: dict[int, tuple[int, Any]] = {}
+        """Late items of a serial trial that have not run -> gate and end."""
         self.openers: dict[int, Callable[[], None]] = {}
         self.serial = False
         self.diverged = self.device_held = False

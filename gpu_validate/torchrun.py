@@ -44,6 +44,7 @@ class TorchRun(TorchCalls):
         self.freed.clear()
         self.openers.clear()
         self.marks.clear()
+        self.late.clear()
         for word in self.words:
             self.device.gates.store(word, 0)
         self.diverged = self.device_held = False
@@ -76,7 +77,11 @@ class TorchRun(TorchCalls):
                     continue
                 watchdog.reach(number)
                 begin = time.perf_counter()
-                call()
+                late = lines[number].late if serial else None
+                if late is None:
+                    call()
+                else:
+                    self.held_late(lines[number].call, late, call)
                 if held is None and watchdog.fired is not None:
                     held, held_ms = number, 1e3 * (time.perf_counter() - begin)
                 if serial and self.words:

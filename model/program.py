@@ -243,7 +243,8 @@ class Host(Data, frozen=True):
 
 
 class Launch(Data, frozen=True):
-    """A kernel; with `kernel` false other work of a stream: a host function, an allocation or a free (S38, S103)."""
+    """A kernel; with `kernel` false work that is no launch of its own: a host function, an allocation or a free (S38, S103), a
+    node of a graph (S94)."""
 
     name: str
     stream: Operand

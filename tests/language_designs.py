@@ -439,7 +439,7 @@ def composites() -> fp.Design:
         got = nic.post("receive", writes=[b], after=sent)
         two.wait_event(got)
         raw = a.view(held=False)
-        raw.copy_(b, non_blocking=True)
+        raw.copy_(pinned[0], non_blocking=True)
         group.host_announce("r1")
         got.synchronize()
         group.host_wait("r1")
@@ -615,11 +615,12 @@ def meetings(version: Literal["new", "old"] = "new") -> fp.Design:
             rank(name)
 
     captured, reduced = d.stream("captured stream"), d.device("reduced")
+    other = d.communicator("in a graph", names, version=version)
 
     @d.setup
     def capture() -> None:
         with graph.capture(captured):
-            group.all_reduce(reduced, rank="r0")
+            other.all_reduce(reduced, rank="r0")
             captured.write_value(ready, 1)
 
     @d.loop("replays", stream=d.stream("replay stream"))
@@ -654,13 +655,14 @@ def sharing() -> fp.Design:
         done.record(may_fail=True)
 
     with d.process("reader"):
+        its = d.stream("reader's")
 
         @d.loop("consumer")
         def consume() -> None:
             with d.scope("batch"):
                 batch = sent.get(opened=True)
-                batch.record_stream(side)
-                d.launch("read", reads=[batch], stream=side)
+                batch.record_stream(its)
+                d.launch("read", reads=[batch], stream=its)
             again = sent.get()
             with lock:
                 with lock.released():

@@ -199,6 +199,8 @@ class Graph:
                 given[1] = events[given[1]]
             elif operation == "WaitStream":
                 given[1] = streams[given[1]]
+            if operation == "Launch":
+                given[-1] = False
             world.do(operation, *given)
         world.do("Record", f"{self.name} launched", here)
         self.d._hooks.replaying.discard(threading.current_thread().name)

@@ -279,6 +279,7 @@ class Collector:
 class IpcQueue:
     def __init__(self, design: Any, name: str, capacity: int) -> None:
         self.d, self.queue = design, design.queue(name, capacity, ("event", "memory"))
+        self.got: list[Any] = []
 
     def put(self, x: Any, *, feeder: bool = False) -> None:
         stream = self.d.default_stream() if feeder else self.d.current_stream()
@@ -288,7 +289,11 @@ class IpcQueue:
         sent, tensor = self.queue.get()
         if not opened:
             sent.wait()
-        tensor.imported = True
+        tensor.imported = not opened  # of one that was open already nobody knows who is its last
+        if opened:
+            for other in self.got:
+                other.imported = False
+        self.got = [*[one for one in self.got if one.held], tensor]
         return tensor
 
 

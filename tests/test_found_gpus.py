@@ -155,3 +155,166 @@ def test_attributes_hung_onto_objects_of_the_language() -> None:
             h.write()
 
     refuses(build, r"<memory 'h'>\.count is set, which would last from turn to turn")
+
+
+def test_the_nodes_of_one_graph_launch_do_not_wait_for_each_other_under_launch_blocking() -> None:
+    """S94, S113: a launch that blocks is that of the graph."""
+    d = fp.Design("design")
+    origin, branch, x, y, graph = d.stream("origin"), d.stream("branch"), d.device("x"), d.device("y"), d.graph("graph")
+
+    @d.setup(stream=origin)
+    def setup() -> None:
+        with graph.capture():
+            branch.wait_stream(origin)
+            d.launch("write", writes=[x])
+            d.launch("read", reads=[x], writes=[y], stream=branch)
+            origin.wait_stream(branch)
+
+    d.loop("worker", stream=origin)(lambda: graph.replay())
+    for environment in (None, "launch-blocking", "launch-blocking-kernels"):
+        answer = check(d.build(), explain=False, environment=environment)
+        assert (answer.verdict, {hazard.name for hazard in answer.hazards}) == (fp.REFUTED, {"RAW x"}), environment
+
+
+@pytest.mark.parametrize("sizes", [(4096, 512, 512), (4096, None, 512), (512, 512, 1024)])
+def test_which_released_block_a_capture_gets_is_not_guessed(sizes: tuple[int, int | None, int]) -> None:
+    """S70: best fit, split and merge."""
+
+    def build(d: fp.Design) -> None:
+        stream, graph, y = d.stream("stream"), d.graph("graph"), d.device("y")
+
+        @d.setup(stream=stream)
+        def setup() -> None:
+            with graph.capture():
+                first = d.empty("first", bytes=sizes[0])
+                d.launch("fill", writes=[first])
+                second = d.empty("second", bytes=sizes[1]) if sizes[1] is not None else None
+                first.release()
+                if second is not None:
+                    second.release()
+                last = d.empty("last", bytes=sizes[2])
+                d.launch("use", writes=[last, y])
+
+        d.loop("worker", stream=stream)(lambda: graph.replay())
+
+    refuses(build, "may lie in any of the released blocks .*S70")
+
+
+def test_a_storage_that_is_received_twice_is_let_go_of_once() -> None:
+    """S137, S138: the end of the first reference is not that of the storage."""
+
+    def build(d: fp.Design) -> None:
+        sender, receiver = d.process("sender"), d.process("receiver")
+        sent = d.ipc_queue("sent", capacity=2)
+        with receiver:
+            y, h = d.device("y"), d.pinned("h")
+
+        @d.loop("send", process=sender)
+        def send() -> None:
+            t = d.empty("t")
+            d.launch("fill", writes=[t])
+            sent.put(t)
+            sent.put(t)
+
+        @d.loop("receive", process=receiver)
+        def receive() -> None:
+            first, again = sent.get(), sent.get(opened=True)
+            h.write()
+            d.launch("use", reads=[first, h], writes=[y])
+            first.release()
+            h.write()
+            again.release()
+
+    got, hazards = verdict(build)
+    assert got == fp.REFUTED and "WAR h" in hazards
+
+
+def test_what_another_gpus_storage_waits_for() -> None:
+    """S137: the current stream of the storage's GPU waits, and no other."""
+
+    def build(d: fp.Design) -> None:
+        sender, receiver = d.process("sender", gpu=1), d.process("receiver")
+        sent = d.ipc_queue("sent")
+        with receiver:
+            y, mine = d.device("y"), d.stream("mine")
+
+        @d.loop("send", process=sender)
+        def send() -> None:
+            t = d.empty("t")
+            d.launch("fill", writes=[t])
+            sent.put(t)
+
+        @d.loop("receive", process=receiver, stream=mine)
+        def receive() -> None:
+            d.launch("use", reads=[sent.get()], writes=[y], stream=mine)
+            mine.synchronize()
+
+    got, hazards = verdict(build)
+    assert got == fp.REFUTED and "RAW t" in hazards
+
+
+def test_a_stream_is_of_one_process() -> None:
+    def build(d: fp.Design) -> None:
+        stream, x, process = d.stream("stream"), d.device("x"), d.process("one")
+        d.loop("worker", stream=stream, process=process)(lambda: d.launch("write", writes=[x]))
+
+    refuses(build, "stream 'stream' is made outside of all processes and is used by process 'one'")
+
+
+def test_a_host_function_has_no_block_of_the_device() -> None:
+    def build(d: fp.Design) -> None:
+        @d.loop("worker")
+        def step() -> None:
+            x = d.empty("x")
+            d.host_function("look", reads=[x])
+
+    refuses(build, "host function 'look' cannot access device memory 'x'")
+
+
+def test_a_span_behind_the_end() -> None:
+    def build(d: fp.Design) -> None:
+        @d.loop("worker")
+        def step() -> None:
+            d.launch("write", writes=[d.empty("x", bytes=64)[0:128]])
+
+    refuses(build, r"'x' has 64 bytes, and x\[0:128\] ends behind them")
+
+
+def test_collectives_in_a_graph_and_outside_of_it() -> None:
+    """S130: which runs first is decided where the graph is replayed."""
+
+    def build(d: fp.Design) -> None:
+        group, graph, stream = d.communicator("group", ["a", "b"]), d.graph("graph"), d.stream("stream")
+        x = d.device("x")
+
+        @d.setup(stream=stream)
+        def setup() -> None:
+            with graph.capture():
+                group.all_reduce(x, rank="a")
+
+        @d.loop("worker")
+        def step() -> None:
+            graph.replay(stream)
+            group.all_reduce(x, rank="a")
+
+    refuses(build, "calls it in a graph and outside of that graph")
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_bytes_that_no_span_names(small: bool) -> None:
+    """A smaller allocation elsewhere must not hide that the rest of this one was never written."""
+
+    def build(d: fp.Design) -> None:
+        y = d.device("y")
+
+        @d.loop("worker")
+        def step() -> None:
+            x = d.empty("x", bytes=4096)
+            d.launch("write", writes=[x[0:64]])
+            d.launch("read", reads=[x], writes=[y])
+            if small:
+                z = d.empty("z", bytes=64)
+                d.launch("write", writes=[z])
+                d.launch("read", reads=[z], writes=[y])
+
+    assert verdict(build) == (fp.REFUTED, {"UNDEFINED x"})

@@ -22,7 +22,7 @@ NAMES = tuple(CHECKS)
 def test_engines_agree(part: int) -> None:
     """Explorer, machine, event structure, certificates, SMT, liveness and plain Python, each where it applies."""
     count: collections.Counter[str] = collections.Counter()
-    for design, program in stream(part * 1000, EACH, family="platform"):
+    for design, program in stream(part * 1000 + 500, EACH, family="platform"):
         assert design.seed is not None
         checks = [NAMES[(design.seed + k) % len(NAMES)] for k in range(3)]
         got = examine(design.text, program, design.seed, count, checks=checks, states=600, runs=12, sliced=0.2)

@@ -257,6 +257,8 @@ class Graph(Fixed):
 
         operation, changed = node
         given = {name: address(value) for name, value in changed.items()}
+        if isinstance(operation, p.Launch):
+            given["kernel"] = False  # a launch that blocks is that of the graph, not of its nodes (S94, S113)
         return msgspec.structs.replace(operation, stream=streams[operation.stream], **given)  # type: ignore[no-any-return]
 
 

@@ -35,6 +35,9 @@ LIMITATIONS = (
                ("S75",)),
     Limitation("the synchronisation that entering torch.cuda.graph() makes, and that of destroying a graph on ROCm, are no edges", ALARM,
                ("S43", "S102")),
+    Limitation("environments: copies in a graph count as calls that launch blocking reaches, and its branches as streams that share the one "
+               "hardware queue; so a hazard inside of one launch may be called masked", MISSED, ("S94", "S113", "S116")),
+    Limitation("parts by name: together they count as the whole, so a read of bytes that no name covers and nobody wrote is not found", MISSED),
     Limitation("a graph whose inputs are indexed by turn or cursor: addresses are baked, so a constant is asked for", REFUSED,
                ("S92",)),
     Limitation("the legacy default stream and a blocking stream used by two threads, unless several_threads=True makes each call one step",
