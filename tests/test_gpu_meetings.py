@@ -276,3 +276,20 @@ def test_meetings_make_their_calls(two: Device) -> None:
     for plan in plans:
         run = TorchRun(two, plan)
         assert run.words and not run.trial(serial=True).diverged
+
+
+def test_late_items_stand_behind_gates_in_a_serial_trial(two: Device) -> None:
+    """One gate for each late item, on its stream, opened where it runs; in other trials none but the plan's own."""
+    from fencepost.gpu_validate.torchrun import TorchRun
+
+    one = of_ranks()
+    assert one.run is not None and one.hazard is not None and one.fixed is not None
+    plan = next(a.plan for a in attacks(one.fixed) if not isinstance(a, str) and any(x.late is not None for x in a.plan.lines))
+    run = TorchRun(two, plan)
+    gates: Any = two.gates
+    streams = [run.streams[c.stream_of(line.call)] for line in plan.lines if line.late is not None]
+    own = [line.call for line in plan.lines if isinstance(line.call, c.Shut)]
+    for serial, wanted in ((True, streams), (False, [run.streams[call.stream] for call in own])):
+        gates.shut_on.clear()
+        trial = run.trial(serial=serial)
+        assert gates.shut_on == wanted and not run.late and not trial.hang

@@ -94,8 +94,9 @@ class Tensor(Referent):
         index: int | Index | Handle | None = None, life: Life | None = None, part: PartKey | None = None,
         pool: int | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(design, name, number, depth, index, life)
-        self.__dict__.update(_space=space, _part=part, _pool=pool)
+        self.__dict__.update(  # what `Referent.__init__` sets, too: tensors are the most of what a body makes
+            _design=design, _name=name, _id=number, _depth=depth, _index=index, _life=life, _space=space, _part=part, _pool=pool
+        )
 
     def __getitem__(self, key: Key) -> Tensor:
         """A slot of a ring, or a part of a buffer or slot."""

@@ -51,9 +51,9 @@ def _function(function: Any, found: dict[str, Any], seen: set[int], known: Known
     for default in function.__defaults__ or ():
         if not isinstance(default, _PLAIN):
             found.setdefault(f"a default of {function.__name__}", fingerprint(default, known=known))
-    names = _names(code)
-    for name in names:
-        value = function.__globals__.get(name)
+    names, variables = _names(code), function.__globals__
+    for name in names & variables.keys():
+        value = variables[name]
         if isinstance(value, ModuleType):
             if _users(value.__name__):
                 for below in names & vars(value).keys():

@@ -21,6 +21,9 @@ class Context(msgspec.Struct, frozen=True):
     _made: dict[int, dict[int, list[p.Operation]]] = msgspec.field(default_factory=dict)
     """For each thread that was asked about (by its identity): what makes or receives each of its locals."""
 
+    _givers: dict[tuple[str, object], list[tuple[p.Thread, p.Put | p.CellSet]]] = msgspec.field(default_factory=dict)
+    """What puts into each queue, by its tag, and sets each cell, once somebody asked."""
+
     _several: list[bool] = msgspec.field(default_factory=list)
     """Whether the program uses several GPUs, once somebody asked."""
 
@@ -132,21 +135,16 @@ class Context(msgspec.Struct, frozen=True):
 
     def _handed_over(self, taken: p.Get | p.CellGet, position: int) -> list[tuple[p.Thread, p.Operand | p.Index]]:
         """What any thread puts where `taken` takes its value at `position` from."""
-        found: list[tuple[p.Thread, p.Operand | p.Index]] = []
-        for thread in self.program.threads:
-            for node in thread.nodes:
-                given = node.operation if isinstance(node, p.Do) else None
-                if isinstance(taken, p.Get):
-                    same = isinstance(given, p.Put) and (given.queue, given.tag) == (taken.queue, taken.tag)
-                else:
-                    same = isinstance(given, p.CellSet) and _id(given.cell) == _id(taken.cell)
-                if same and isinstance(given, (p.Put, p.CellSet)) and position < len(given.values):
-                    found.append((thread, given.values[position]))
-        return found
-
-
-def _id(operand: p.Operand) -> int:
-    return operand.id
+        if not self._givers:
+            for thread in self.program.threads:
+                for node in thread.nodes:
+                    given = node.operation if isinstance(node, p.Do) else None
+                    if isinstance(given, p.Put):
+                        self._givers.setdefault(("queue", (given.queue, given.tag)), []).append((thread, given))
+                    elif isinstance(given, p.CellSet):
+                        self._givers.setdefault(("cell", given.cell.id), []).append((thread, given))
+        key: tuple[str, object] = ("queue", (taken.queue, taken.tag)) if isinstance(taken, p.Get) else ("cell", taken.cell.id)
+        return [(thread, given.values[position]) for thread, given in self._givers.get(key, ()) if position < len(given.values)]
 
 
 class Rule(msgspec.Struct, frozen=True):

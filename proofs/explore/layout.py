@@ -697,10 +697,10 @@ class Layout:
                     self._flat_bits.clear()
                 self._flat_bits[flat] = known
             bits = bits << len(flat) | known
-        entries = list(map(getitem, self._entries, (*s.locals, *s.queues, *s.cells)))
-        for _, value, width in entries:
-            bits = bits << width | value
-        control += [entry[0] for entry in entries]
+        for one, value, width in map(getitem, self._entries, (*s.locals, *s.queues, *s.cells)):
+            control.append(one)
+            if width:  # most have no bits
+                bits = bits << width | value
         if self._pairs:
             pairs: tuple[list[tuple[Any, ...]], ...] = (s.locks, s.flags, s.counters)
             for pair in pairs:

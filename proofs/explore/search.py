@@ -290,7 +290,8 @@ class Search:
     def _macro(self, s: State, t: int) -> Iterator[State]:
         """Run thread `t` until another thread could notice, or to the end of its turn; paths that meet are merged."""
         visible, joins, tests = self.visible[t], self.joins[t], self.tests[t]
-        prune, closed = self.prune, self.closed
+        prune, closed, code = self.prune, self.closed, self.code[t]
+        ask, block = self._ask, self._block
         one = s.copy()
         pc = one.pc[t]
         if pc < 0:
@@ -333,7 +334,8 @@ class Search:
             if visible[pc] or not self.reduce or (test is not None and not test(one)):
                 yield one
             elif pc not in joins:
-                results = self._node(one, t, pc)
+                node = code[pc]
+                results = ask(one, t, pc, node, 0) if node.__class__ is AskNode else block(one, t, pc, 0)
             elif self.split:
                 yield one
             elif not self._covered(met, one):
@@ -342,7 +344,10 @@ class Search:
     def _covered(self, met: dict[Any, list[int]], one: State) -> bool:
         """Whether a path with fewer bits was at the same node before; otherwise `one` is remembered there."""
         control, bits = self.key(one)
-        row = met.setdefault(control, [])
+        row = met.get(control)
+        if row is None:
+            met[control] = [bits]
+            return False
         if any(other & bits == other for other in row) if self.covering else bits in row:
             self.merged.append(one)
             return True

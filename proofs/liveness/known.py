@@ -79,6 +79,10 @@ class Knowledge:
 
     def order(self, named: dict[int, int], fixed: int) -> Order:
         """The order with events made in bodies under new numbers; those that have none are left out."""
+        if not self.below:
+            return ()
+        if max(self.below) < fixed and all(not row or max(row) < fixed for row in self.below.values()):
+            return tuple(sorted([(point, tuple(sorted(row))) for point, row in self.below.items()]))
 
         def new(point: int) -> int | None:
             return point if point < fixed else named.get(point)

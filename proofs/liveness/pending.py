@@ -216,7 +216,7 @@ class Pending(Semantics):
         count = len(self.threads)
         if agent < count:
             for moves, then in super().successors(state, agent):
-                yield moves, then._replace(device=self._frozen(then, Work(then.device)))
+                yield moves, then._replace(device=self._still(then))
             return
         stream = agent - count
         item = state.device.fifos[stream][0]
@@ -314,6 +314,20 @@ class Pending(Semantics):
         if item.kind in ("signal", "await"):
             return item.thing in self.eager
         return item.kind in ("record", "join")
+
+    def _still(self, state: State) -> Device:
+        """The device of a state as a state between two stretches keeps it."""
+        device = state.device
+        if isinstance(device, Work):
+            return self._frozen(state, device)
+        # Nothing of it has changed; at most a thread is past what it held.
+        for t, row in enumerate(device.held):
+            if row:
+                at = state.at[t]
+                if at == p.END or not all(local in self.live[t][at] for local, _ in row):
+                    return self._frozen(state, Work(device))
+        kept: Device = device
+        return kept
 
     def _frozen(self, state: State, work: Work) -> Device:
         """Records that nobody asks for are forgotten, records and events made in bodies are numbered afresh."""
