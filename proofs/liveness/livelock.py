@@ -46,6 +46,7 @@ def _polling(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str]:
     tests = [
         (node, question, answer, changing) for node, question in asked for answer in ("no", "yes")
         if (changing := _changing(program, question, answer)) and any(program.threads[t].kind == "loop" for t, _ in changing)
+        and any(_guarded(program.threads[t], n) for t, n in changing)
     ]  # fmt: skip
     if not tests:
         return
@@ -75,6 +76,15 @@ def _polling(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str]:
                 f"{answer!r}{place(program, node)}: {program.threads[other[0]].name}, which could change that"
                 f"{place(program, other)}, asks for ever too"
             )
+
+
+def _guarded(thread: p.Thread, node: int) -> bool:
+    """Whether a test of the thread decides if it comes to the node; else nobody asks for ever in front of it."""
+    return any(
+        target != p.END and (target == node or node in reachable(thread, target))
+        for asks in thread.nodes if isinstance(asks, p.Ask) and isinstance(asks.question, _TESTS)
+        for _, target in asks.branches
+    )  # fmt: skip
 
 
 def _tested(q: p.Question) -> int:
