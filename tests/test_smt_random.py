@@ -30,7 +30,7 @@ def test_random_designs(part: int) -> None:
     count: collections.Counter[str] = collections.Counter()
     for seed in range(part * 100_000, part * 100_000 + COUNT):
         program = generate(random.Random(seed))
-        what, bad = disagreement(program, 3)
+        what, bad = disagreement(program, 3, seconds=5.0)
         count[what] += 1
         if bad is not None:
             small = minimise(program, lambda candidate: disagreement(candidate, 3)[1] is not None)
