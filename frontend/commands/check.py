@@ -80,8 +80,6 @@ def check(
             if outcome.error is not None and outcome.error not in {one.error for one in outcomes}:  # a missing extra: once
                 click.echo(f"fencepost: {'internal error: ' if outcome.crashed else ''}{outcome.error}", err=True)
             outcomes.append(outcome)
-            if len(outcomes) == 1 and format_ == "text":
-                import fencepost.report.text  # noqa: F401 (the workers are busy, this process is not)
     except KeyboardInterrupt:
         interrupted = True
     progress.clear()
