@@ -11,7 +11,7 @@ SOURCES := frontend $(FOLDERS)
 
 # What takes longer than `make test` may: resumable, its evidence in tests/evidence/. SOAKS chooses: machine, random_designs, smt, certificates.
 SOAKS ?= machine random_designs smt certificates
-.PHONY: check test soak bench torch lint types doctest pytest architecture clean
+.PHONY: check test soak bench torch lint types doctest pytest architecture reference clean
 
 check: $(VENV)/.installed
 	$(BIN)/fencepost check designs/
@@ -62,6 +62,11 @@ $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 # The file lists of ARCHITECTURE.md, from the docstrings.
 architecture:
 	$(PYTHON) tests/architecture.py
+
+# The generated pages; a test says when they are old.
+reference: $(VENV)/.installed
+	$(BIN)/python -m fencepost.model.language.reference > docs/language.md
+	$(BIN)/python -m fencepost.model.operations.reference > docs/reference.md
 
 clean:
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache

@@ -12,27 +12,28 @@ from typing import NoReturn
 
 import click
 from fencepost.errors import InputError
+from fencepost.interrupts import keep_interrupts
 
 COMMANDS = {
-    "attack": "fencepost.commands.attack:attack",
-    "check": "fencepost.commands.check:check",
-    "condition": "fencepost.commands.condition:condition",
-    "cost": "fencepost.commands.cost:cost",
-    "diff": "fencepost.commands.diff:diff",
-    "export": "fencepost.commands.export:export",
-    "list": "fencepost.commands.list_:list_",
-    "probe": "fencepost.commands.probe:probe",
-    "replay": "fencepost.commands.replay:replay",
-    "show": "fencepost.commands.show:show",
-    "why": "fencepost.commands.why:why",
-    "waits": "fencepost.commands.waits:waits",
-    "repair": "fencepost.commands.repair:repair",
-    "plan": "fencepost.commands.plan:plan",
-    "masks": "fencepost.commands.masks:masks",
-    "simulate": "fencepost.commands.simulate:simulate",
-    "verify": "fencepost.commands.verify:verify",
+    "attack": ("fencepost.commands.attack:attack", "Attack proofs on a GPU: hold accesses back, drive on."),
+    "check": ("fencepost.commands.check:check", "Decide designs: every variant, or one with --set or --over."),
+    "condition": ("fencepost.commands.condition:condition", "The exact safe values of integer parameters, proved."),
+    "cost": ("fencepost.commands.cost:cost", "What a step and each wait cost; break-even of each."),
+    "diff": ("fencepost.commands.diff:diff", "Compare two designs or commits: which proof was lost."),
+    "export": ("fencepost.commands.export:export", "Write a bounded instance: Promela, or SMT-LIB."),
+    "list": ("fencepost.commands.list_:list_", "Name designs, parameters and declared variants."),
+    "probe": ("fencepost.commands.probe:probe", "Measure the platform's rules on the GPU at hand."),
+    "replay": ("fencepost.commands.replay:replay", "Force counterexamples on a GPU."),
+    "show": ("fencepost.commands.show:show", "Print what was understood, with no verdict."),
+    "why": ("fencepost.commands.why:why", "What a line orders, what not, what would break."),
+    "waits": ("fencepost.commands.waits:waits", "Classify each wait: needed, redundant, too wide, useless."),
+    "repair": ("fencepost.commands.repair:repair", "The cheapest additions that mend a refuted design."),
+    "plan": ("fencepost.commands.plan:plan", "Decide every combination of open points of a design."),
+    "masks": ("fencepost.commands.masks:masks", "Environments under which a hazard cannot show."),
+    "simulate": ("fencepost.commands.simulate:simulate", "Show a wrong value on a machine with values and time."),
+    "verify": ("fencepost.commands.verify:verify", "Check certificates by other code, with SMT solvers."),
 }
-"""Name -> module:function. A command that is not here does not exist."""
+"""Name -> module:function, and its line in `fencepost --help`. A command that is not here does not exist."""
 
 GARBAGE_FROM = 50_000
 """Containers that are made between two looks for garbage among the newest."""
@@ -50,10 +51,15 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[cmd_name].partition(":")
+        module, _, function = COMMANDS[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), function)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, each in one line of 80 columns, without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -73,7 +79,7 @@ class _Commands(click.Group):
 def cli(context: click.Context) -> int | None:
     """Proves or refutes that an asynchronous GPU engine computes what it would compute with no overlap.
 
-    TARGET is file.py, file.py::function, module:function, a folder, or the JSON file of a program.
+    TARGET is file.py, file.py::function, module:function, a folder, or the JSON file of a program. Each command says more with --help.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
@@ -92,6 +98,7 @@ def run(arguments: list[str] | None = None) -> int:
         click.echo(f"fencepost: {' '.join(error.format_message().split())}", err=True)
         return 2
     except click.Abort:
+        click.echo("fencepost: interrupted", err=True)
         return 130
     return result if isinstance(result, int) else 0
 
@@ -100,6 +107,7 @@ def main() -> NoReturn:
     """Entry point of the `fencepost` command."""
     # Imports make much and drop nothing: Python's default threshold looks through all of it a hundred times.
     gc.set_threshold(GARBAGE_FROM)
+    keep_interrupts()
     code = run()
     gc.freeze()  # the interpreter looks for garbage at its end, too, and all of it goes anyway
     sys.exit(code)

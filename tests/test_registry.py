@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from fencepost.model import effects, program
 from fencepost.model.events import state as concrete
+from fencepost.model.language import Design
+from fencepost.model.language import reference as language
 from fencepost.model.operations import RULES
 from fencepost.model.operations.reference import render
 from fencepost.model.operations.registry import QUESTIONS
@@ -45,6 +47,20 @@ def test_the_event_structure_reads_every_effect(effect: type) -> None:
 def test_the_reference_page_is_up_to_date() -> None:
     """docs/reference.md is what the registry renders."""
     assert (ROOT / "docs" / "reference.md").read_text() == render()
+
+
+def test_the_page_of_the_language_is_up_to_date() -> None:
+    """docs/language.md is what signatures and docstrings say; `make reference` writes both pages."""
+    assert (ROOT / "docs" / "language.md").read_text() == language.render()
+
+
+def test_the_page_of_the_language_leaves_nothing_out() -> None:
+    """Every public call of a design is on it, and each has a text."""
+    page = language.render()
+    calls = [name for name in dir(Design) if not name.startswith("_") and callable(getattr(Design, name))]
+    assert len(calls) > 40
+    assert [name for name in calls if f"**`d.{name}(" not in page] == []
+    assert re.findall(r"\*\*`[^\n]*\n\n\*\*", page) == []  # a signature with no text below it
 
 
 def test_cited_rules_exist() -> None:

@@ -64,6 +64,8 @@ def verify(directories: tuple[str, ...], timeout: float, solver: str | None, aga
         _print(directory, report, use, against)
         code = 1 if report.failures else 3 if report.open else 0
         worst = next(c for c in (1, 3, 0) if c in (worst, code))
+    for trusted in files.TRUSTED:
+        _line("trusted", trusted)
     return worst
 
 
@@ -116,15 +118,16 @@ def _traced(against: str) -> Callable[[Manifest, Program], list[str]]:
 
 
 def _print(directory: str, report: Report, use: Sequence[str], against: str | None) -> None:
-    from fencepost.proofs.certificates import files, solvers
+    from fencepost.proofs.certificates import solvers
 
     manifest = report.manifest
     title = f"{manifest.design}" + (f": {manifest.variant}" if manifest.variant else "")
     verdict = "FAILED" if report.failures else "NOT DECIDED" if report.open else "VERIFIED"
     click.echo(f"{verdict}  {title}  [{directory}]")
     set_to = ", ".join(f"{name}={value}" for name, value in manifest.parameters.items())
-    checked = "nothing checks it against the design; --against TARGET does" if against is None else f"as {against} says"
-    _line("parameters", f"{set_to or 'none'} (with the variant's name a label: {checked})")
+    _line("parameters", set_to or "none")
+    labels = "not checked here (--against TARGET checks them)" if against is None else f"as {against} says"
+    _line("labels", f"the parameters and the variant's name: {labels}")
     _line("platform", ", ".join(f"{k} {v}" for k, v in manifest.platform.items()) + f"; environment {manifest.environment}")
     proved = [c.label for c in manifest.classes if c.file is not None]
     idle = len(manifest.classes) - len(proved)
@@ -155,8 +158,6 @@ def _print(directory: str, report: Report, use: Sequence[str], against: str | No
         _line("note", note)
     for assumption in manifest.assumptions:
         _line("assumes", assumption)
-    for trusted in files.TRUSTED:
-        _line("trusted", trusted)
     for failure in report.failures:
         _line("FAILS", failure)
     for undecided in report.open:

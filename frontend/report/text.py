@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
@@ -12,7 +13,8 @@ from fencepost.report.lanes import FIRST, SECOND, Lanes, Row, lanes
 from fencepost.report.summary import closing_line, hazard_lines, headline, in_full, remark_lines, table_row
 from rich import box
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -187,5 +189,32 @@ def _lane_row(table: Table, row: Row, columns: list[str], wide: bool) -> None:
                 step = ""
 
 
-def _cell(text: str) -> Text:
-    return Text(text, style="bold red" if text.startswith((FIRST, SECOND)) else "")
+def _cell(text: str) -> RenderableType:
+    return _Code(text, "bold red" if text.startswith((FIRST, SECOND)) else "")
+
+
+_PIECES = re.compile(r"\.?[^\s(\[.,]*(?:\(\)|[\s(\[,])*")
+"""Text of a program falls apart before a dot and behind a blank, an opening bracket or a comma."""
+
+
+class _Code:
+    """An operation in a lane: broken where a reader would break it, not within a word, and indented from the second line on."""
+
+    def __init__(self, text: str, style: str) -> None:
+        self.text, self.style = text, style
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        widest = max(map(cell_len, _PIECES.findall(self.text)), default=0)
+        return Measurement(min(widest + 2, options.max_width), min(cell_len(self.text), options.max_width))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = [""]
+        for piece in _PIECES.findall(self.text):
+            # Within a name only where the whole line is too short for it.
+            whole = cell_len("  " + piece.rstrip()) <= options.max_width
+            for part in [piece] if whole else re.findall(r"[^_]*_?", piece):
+                if lines[-1].strip() and cell_len(lines[-1] + part.rstrip()) > options.max_width:
+                    lines.append("  ")
+                lines[-1] += part
+        for line in lines:
+            yield Text(line.rstrip(), style=self.style, overflow="fold")

@@ -53,6 +53,10 @@ def variant(
 ) -> Callable[[F], F]:
     """Declare a variant of the decorated design function; the top decorator is the first variant.
 
+    `verdict` is what it must get (`fp.PROVED`, `fp.REFUTED`, ...). `hazard`: the one that it must be refuted by ("WAR seq_lens"). `hang`: the
+    kind that must be reported ("deadlock GIL"). `fix`: the label of the variant that mends it, for runs on a GPU. `never`: operations that
+    do not run in this variant. `environment`, `platform`: as of `fencepost check`. `params`: the design's parameters.
+
     Raises `DesignError` for a verdict that does not exist, a hazard without a refutation, a label that is used twice, and
     a design with a parameter of a reserved name.
     """
