@@ -129,6 +129,12 @@ def _declared(target: Target, variant: Any) -> Case:
             f"{target.place}: variant {variant.label!r} sets the unknown parameter {unknown[0]!r}; "
             f"{target.design} has: {', '.join(known) or 'none'}"
         )
+    labels = [other.label for other in target.variants]
+    if variant.fix is not None and variant.fix not in labels:
+        raise InputError(
+            f"{target.place}: variant {variant.label!r} names the fix {variant.fix!r}, which is no variant of {target.design}; "
+            f"there are: {', '.join(labels)}"
+        )
     return Case(
         target.spelling, target.design, parameters, variant.label, variant.verdict, variant.hazard, variant.hang,
         variant.fix, tuple(variant.never), variant.environment, variant.platform,
@@ -156,13 +162,32 @@ def _under(case: Case, environment: str | None, platform: str | None, strict: bo
 
 
 def build(target: Target, parameters: dict[str, Any]) -> Program:
-    """The program of a design under these parameters. Raises what the design's body raises."""
+    """The program of a design under these parameters. Raises what the design's body raises, and `InputError` where that is
+    no `Exception` (a test library's skip)."""
     if target.program is not None:
         return target.program
     from fencepost.model.language.build import program_of
 
     assert target.function is not None
-    return program_of(target.function, parameters)
+    try:
+        return program_of(target.function, parameters)
+    except (Exception, SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise InputError(one_line(error, os.path.realpath(inspect.unwrap(target.function).__code__.co_filename))) from None
+
+
+def _known_operations(target: Target, program: Program, case: Case) -> None:
+    """Raises `InputError` for a name in `never=` that no operation has: it would let nothing pass, or a slip of the pen go by."""
+    if case.never:
+        from fencepost.proofs.explain import unreached
+
+        names = [name for name, _ in unreached(program, set())]
+        for name in case.never:
+            if name not in names:
+                raise InputError(
+                    f"{target.place}: variant {case.title!r}: never={name!r} names no operation; there are: {', '.join(names)}"
+                )
 
 
 _loaded: dict[str, Target] = {}
@@ -179,6 +204,7 @@ def decide(case: Case, progress: Callable[[str], None] | None = None) -> Outcome
             file = os.path.realpath(inspect.unwrap(target.function).__code__.co_filename)
         begin = time.perf_counter()
         program = build(target, case.parameters)
+        _known_operations(target, program, case)
     except InputError as error:
         return Outcome(case, error=str(error))
     except (Exception, SystemExit) as error:  # the body of a design is the user's code: it may raise anything

@@ -37,6 +37,8 @@ def _faults(program: p.Program) -> Iterator[str]:
             least = 0 if isinstance(thing, p.Lock) and thing.semaphore else 1
             if number is not None and number < least:
                 yield f"{thing.name!r}: {name}={number}; it is at least {least}"
+            if number is not None and number > p.MOST_SLOTS:
+                yield f"{thing.name!r}: {name}={number}; it is at most {p.MOST_SLOTS:,}"
     if not program.threads:
         yield "it has no threads"
     for thread in program.threads:

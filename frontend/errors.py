@@ -27,18 +27,24 @@ def relative(path: str | os.PathLike[str]) -> str:
 
 
 def user_frame(trace: TracebackType | None, file: str | None = None) -> tuple[str, int] | None:
-    """File and line of the innermost frame of the user's code; frames in `file` are preferred when it is given."""
-    found = preferred = None
+    """File and line of the innermost frame of the user's code; frames in `file` are preferred when it is given, and those of
+    installed libraries count only where nothing else is known."""
+    found = inside = preferred = None
+    import sysconfig
     import traceback
 
+    libraries = tuple(os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib"))
     for frame in traceback.extract_tb(trace):
         name = os.path.realpath(frame.filename)
         if frame.filename.startswith("<") or any(name.startswith(own) for own in _OWN):
             continue
+        if name != file and name.startswith(libraries):
+            inside = (name, frame.lineno or 0)
+            continue
         found = (name, frame.lineno or 0)
         if file is not None and name == file:
             preferred = found
-    return preferred or found
+    return preferred or found or (inside if file is None else None)
 
 
 def one_line(error: BaseException, file: str | None = None) -> str:
@@ -46,11 +52,15 @@ def one_line(error: BaseException, file: str | None = None) -> str:
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f"{relative(error.filename)}:{error.lineno or 0}: syntax error: {error.msg}"
     text = " ".join(str(error).split()) or type(error).__name__
-    if not isinstance(error, (InputError, ValueError)) and type(error).__module__ in ("builtins", "importlib"):
+    if isinstance(error, SyntaxError) and file is not None:  # not even text: the compiler names no place
+        return f"{relative(file)}: syntax error: {error.msg}"
+    if not isinstance(error, (InputError, ValueError)) and not text.startswith(type(error).__name__):
         text = f"{type(error).__name__}: {text}"
     place = user_frame(error.__traceback__, file)
-    if place is None or _has_place(text):
+    if _has_place(text) or (place is None and file is None):
         return text
+    if place is None:
+        return f"{relative(file or '')}: {text}"
     return f"{relative(place[0])}:{place[1]}: {text}"
 
 

@@ -152,7 +152,9 @@ def _module_of(path: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also SystemExit, and what pytest.importorskip raises
         del sys.modules[name]
         raise InputError(one_line(error, path)) from None
     return module
@@ -196,7 +198,9 @@ def _import_module(name: str, path: str | None = None) -> ModuleType:
         sys.path.append(os.getcwd())
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also SystemExit, and what pytest.importorskip raises
         if path is None and isinstance(error, ModuleNotFoundError) and error.name in (name, name.partition(".")[0]):
             raise InputError(f"{name}: no module of this name can be imported from here") from None
         raise InputError(one_line(error, path)) from None

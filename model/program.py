@@ -219,6 +219,9 @@ class DeviceFlag(Data, frozen=True):
 
 Object = Union[Memory, Stream, Event, Cursor, Cell, Queue, Pool, Lock, Flag, Counter, Channel, DeviceFlag]
 
+MOST_SLOTS = 1_000_000
+"""The deepest ring, queue or pool and the highest start of a semaphore: a state of the search holds every slot of a queue."""
+
 EVENT, MEMORY, INDEX, HANDLE = "event", "memory", "index", "handle"
 """Kinds of the values that locals, queue items and cells hold."""
 

@@ -284,7 +284,8 @@ class Checker:
         best = real[0]
         unique: dict[tuple[str, tuple[int, int] | None, tuple[int, int]], Judged] = {}
         for one in real:
-            unique.setdefault((one.hazard.name, one.found.first, one.found.second), one)
+            first = one.found.first if one.hazard.first is not None else None  # whoever came before an undefined read
+            unique.setdefault((one.hazard.name, first, one.found.second), one)
         where = explain.Explainer(self.program, self.platform, self.environment)
         return self._make(
             a.REFUTED,
@@ -308,7 +309,9 @@ class Checker:
             return f"never reached: {', '.join(open_)} (say so with never=(...) if that is meant)"
         if not self._reuse():
             return "no two conflicting accesses ever happen, so there is nothing that an order could protect"
-        self.notes += [f"{name} never runs, as declared" for name, _ in unreached]
+        never = [name for name, _ in unreached]
+        self.notes += [f"{name} never runs, as declared" for name in never]
+        self.notes += [f"{name} runs, though it is declared never to run" for name in self.never if name not in never]
         self.notes += explain.one_sided(self.program, control.answers)
         return None
 

@@ -267,6 +267,8 @@ BODIES = {
     "endless questions": ("while d.choose('again', ['yes', 'no']) == 'yes':\n                pass", ""),
     "python state": ("seen.append(n)\n            if len(seen) > 1:\n                m.write()\n            m.read()", ""),
     "capacity zero": ("m.write()", "d.queue('q', capacity=0, item=(fp.MEMORY,))"),
+    "a queue that nobody can look through": ("m.write()", "d.queue('q', capacity=10**30, item=(fp.MEMORY,))"),
+    "no Exception": ("class Skip(BaseException): pass\n            raise Skip('as a test library does')", ""),
     "depth zero": ("m.write()", "d.pinned('other', depth=0)"),
     "another design": ("fp.Design('stranger').pinned('x').write()", ""),
     "after release": ("t = d.empty('t')\n            t.release()\n            d.launch('k', reads=[t], writes=[])", ""),
@@ -311,7 +313,22 @@ def test_a_bad_design_is_one_line_with_file_and_line(
         ("import fencepost as fp\nimport not_there_at_all\n", ":2: ModuleNotFoundError"),
         ("x = 1\ny = 1 / 0\n", ":2: ZeroDivisionError"),
         ("raise SystemExit(0)\n", ":1: SystemExit"),
+        ("class Skip(BaseException): pass\nraise Skip('no torch')\n", ":2: Skip: no torch"),
+        ("x = 1\0\n", ".py: syntax error: source code string cannot contain null bytes"),
+        ("import json\njson.loads('')\n", ":2: Expecting value"),
         ("x = 1\n", "no design in this file"),
+        *(
+            (f"import fencepost as fp\n@fp.variant({given})\ndef bad() -> fp.Design:\n    return fp.Design('bad')\n", f":2: {said}")
+            for given, said in (
+                ("3, fp.PROVED", "the label of a variant is text"),
+                ("' ', fp.PROVED", "the label of a variant is text"),
+                ("'a', fp.REFUTED, hazard='BLA m'", "variant 'a': hazard='BLA m'; write kind and object"),
+                ("'a', fp.REFUTED, hazard='WAR'", "variant 'a': hazard='WAR'; write kind and object"),
+                ("'a', fp.PROVED, environment='moon'", "variant 'a': no environment named 'moon'; there are: bare, "),
+                ("'a', fp.PROVED, platform='moon'", "variant 'a': no platform named 'moon'; there are: cuda, "),
+                ("'a', fp.REFUTED, fix='b'", "variant 'a' names the fix 'b', which is no variant of "),
+            )
+        ),
     ],
 )
 def test_a_file_that_does_not_import(
@@ -321,6 +338,39 @@ def test_a_file_that_does_not_import(
     write(folder, name, text)
     line = refused(capsys, "check", name)
     assert name in line and said in line
+
+
+NEVER = """
+import fencepost as fp
+
+@fp.variant("declared", fp.PROVED, never=("{name}",))
+def design() -> fp.Design:
+    d = fp.Design("never")
+    m, flag = d.pinned("m"), d.flag("set by nobody")
+
+    @d.loop("worker")
+    def step():
+        m.write()
+        if flag.is_set():
+            d.host("fallback", reads=[m])
+        m.read()
+
+    return d
+"""
+
+
+def test_never_names_operations_that_there_are(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that no operation has is refused; an operation that runs all the same is told."""
+    write(folder, "never_a.py", NEVER.format(name="fallback"))
+    assert "fallback never runs, as declared" in call(capsys, "check", "never_a.py", "-v").out
+    write(folder, "never_b.py", NEVER.format(name="fallbak"))
+    result = call(capsys, "check", "never_b.py")
+    assert result.code == 2
+    assert "never_b.py:4: variant 'declared': never='fallbak' names no operation; there are: write, fallback, read" in result.err
+    write(folder, "never_c.py", NEVER.format(name="read"))
+    assert "never reached: fallback" in call(capsys, "check", "never_c.py", "-v").out
+    write(folder, "never_d.py", NEVER.format(name="fallback").replace('"fallback",)', '"fallback", "read")'))
+    assert "read runs, though it is declared never to run" in call(capsys, "check", "never_d.py", "-v").out
 
 
 @pytest.mark.parametrize("data", ['{"fencepost_program": 99, "program": {}}', "{}", "not json", "[1]", ""])
@@ -333,6 +383,7 @@ def test_json_that_is_not_ours(folder: Path, capsys: pytest.CaptureFixture[str],
     ("before", "after", "said"),
     [
         ('"capacity":1', '"capacity":0', "'results': capacity=0; it is at least 1"),
+        ('"capacity":1', '"capacity":99999999999999999999', "'results': capacity=99999999999999999999; it is at most 1,000,000"),
         ('"next":1', '"next":9999', "goes on at node 9999"),
         ('"next":1', '"next":0', "never ends"),
         ('"type":"Obj","id":0', '"type":"Obj","id":77', "object 77 of"),

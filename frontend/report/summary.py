@@ -49,7 +49,7 @@ def table_row(outcome: Outcome) -> TableRow:
 
 
 def _declared(answer: Answer, outcome: Outcome) -> str:
-    parts = (answer.expected, outcome.case.hazard, outcome.case.hang)
+    parts = (answer.expected, outcome.case.hazard, outcome.case.hang and f"hang {outcome.case.hang}")
     return ", ".join(part for part in parts if part)
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from fencepost.model import answer
 from fencepost.model.language.errors import fail, shown
+from fencepost.model.platform import ENVIRONMENTS, PLATFORMS
 from fencepost.model.program import Accept, Data
 
 PROVED, REFUTED, UNKNOWN, MASKED, BOUNDED = (
@@ -60,10 +61,18 @@ def variant(
     Raises `DesignError` for a verdict that does not exist, a hazard without a refutation, a label that is used twice, and
     a design with a parameter of a reserved name.
     """
+    if not isinstance(label, str) or not label.strip():
+        fail(f"the label of a variant is text that says what it is, not {label!r}")
     if verdict not in answer.VERDICTS:
         fail(f"variant {label!r}: no verdict {verdict!r}; use fp.PROVED, REFUTED, BOUNDED, UNKNOWN or MASKED")
     if hazard is not None and verdict != REFUTED:
         fail(f"variant {label!r} names a hazard and is not fp.REFUTED; only a refutation has a hazard")
+    if hazard is not None and not _is_hazard(hazard):
+        fail(f'variant {label!r}: hazard={hazard!r}; write kind and object, as in "WAR sampling params"')
+    for name, known in ((environment, ENVIRONMENTS), (platform, PLATFORMS)):
+        if name is not None and name not in known and not (known is PLATFORMS and name.endswith(".json")):
+            what = "platform" if known is PLATFORMS else "environment"
+            fail(f"variant {label!r}: no {what} named {name!r}; there are: {', '.join(known)}")
     if verdict == MASKED and environment is None:
         fail(f"variant {label!r} is fp.MASKED on the bare platform; name the environment= that masks it")
     if isinstance(never, str):
@@ -103,12 +112,17 @@ def accept(hazard: str, *, because: str) -> Callable[[F], F]:
 
 def accepted(hazard: str, because: str) -> Accept:
     """A checked acceptance. Raises `DesignError` when the hazard is no "KIND object" or the reason is empty."""
-    kind, _, name = hazard.partition(" ")
-    if kind not in ("WAR", "RAW", "WAW", "UNDEFINED") or not name:
+    if not _is_hazard(hazard):
         fail(f'accept({hazard!r}): write kind and object, as in "WAR sampling params"')
     if not because.strip():
         fail(f"accept({hazard!r}) gives no reason; say in because= why it does no harm")
     return Accept(hazard, because)
+
+
+def _is_hazard(text: str) -> bool:
+    """Whether the text has a kind and an object."""
+    kind, _, name = text.partition(" ")
+    return kind in ("WAR", "RAW", "WAW", "UNDEFINED") and bool(name)
 
 
 def _place(function: Callable[..., Any]) -> str:
