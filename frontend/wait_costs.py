@@ -100,6 +100,9 @@ def wait_costs(
         ]
         for k, text in _measured(program, platform, syncs, missing, said, until).items():
             texts[k] = f"{texts[k]}; {text}" if k in texts else text
+        for k, sync in enumerate(syncs):
+            if k not in texts and sync.kind in WAITS and not nodes & set(sync.nodes):
+                texts[k] = "not known: with typical durations the steps do not come here"
     return WaitCosts(texts, model.why, of)
 
 
@@ -292,8 +295,9 @@ def _compared(
         if all(abs(value) < 1 for value in added.values()):
             found[k] = f"{how}: free with typical durations, and with 10 and 100 times the device work"
         else:
-            more = " and ".join(f"{_time(added[s])} to {_time(whole[s] or 0)} with {s:g} times" for s in SCALES[1:])
-            found[k] = f"{how}: adds {_time(added[1.0])} to a step of {_time(whole[1.0] or 0)} with typical durations, {more} the device work"
+            typical, *longer = (_added(added[scale], whole[scale] or 0) for scale in SCALES)
+            more = " and ".join(f"{text} with {scale:g} times" for text, scale in zip(longer, SCALES[1:], strict=True))
+            found[k] = f"{how}: {typical} with typical durations, {more} the device work"
     return found
 
 
@@ -316,9 +320,12 @@ def _gone(program: p.Program, sync: Sync, platform: Platform) -> p.Program:
     return msgspec.structs.replace(program, threads=tuple(threads))
 
 
-def _time(nanoseconds: float) -> str:
-    sign = "-" if nanoseconds <= -1 else ""
-    value = abs(nanoseconds)
-    if value < 1:
-        return "nothing"
-    return f"{sign}{value / 1e6:.2f} ms" if value >= 1e6 else f"{sign}{value / 1e3:.1f} us" if value >= 1e3 else f"{sign}{value:.0f} ns"
+def _added(nanoseconds: float, whole: float) -> str:
+    """What a wait adds to a step, or takes off it: who waits leaves the device, or a lock, to others."""
+    if nanoseconds <= -1:
+        return f"takes {_time(-nanoseconds)} off a step of {_time(whole - nanoseconds)}"
+    return f"adds {_time(nanoseconds) if nanoseconds >= 1 else 'nothing'} to a step of {_time(whole)}"
+
+
+def _time(value: float) -> str:
+    return f"{value / 1e6:.2f} ms" if value >= 1e6 else f"{value / 1e3:.1f} us" if value >= 1e3 else f"{value:.0f} ns"

@@ -11,13 +11,13 @@ from fencepost.check import Case
 from fencepost.errors import InputError, relative
 from fencepost.model import program as p
 from fencepost.model.answer import REFUTED, Answer
-from fencepost.model.effects import Enqueue, Touch
+from fencepost.model.effects import Enqueue, StreamJoinsEvent, StreamJoinsStream, Touch
 from fencepost.model.platform import platform as platform_named
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.waits.catalogue import operation
 from fencepost.proofs.waits.classify import NEEDED, Finding, Waits, waits
 from fencepost.proofs.waits.decide import Oracle
-from fencepost.proofs.waits.handles import Node
+from fencepost.proofs.waits.handles import Node, Origin
 from fencepost.proofs.waits.static import Text
 from fencepost.report.waits import WORDS, Told
 
@@ -138,16 +138,14 @@ class Why:
 
     def _record(self, at: Node, op: p.Record) -> Iterator[Line]:
         streams = self.text.handles.of(at[0], op.stream)
-        covered: list[str] = []
-        missed: list[str] = []
-        for other, effects in self.text.effects.items():
-            for x in effects:
-                if isinstance(x, Enqueue) and x.accesses and self.text.handles.of(other[0], x.stream) & streams:
-                    if self.text.precedes(other, at):
-                        covered.append(self.told.operation(other))
-                    elif self.text.precedes(at, other):
-                        missed.append(self.told.operation(other))
+        covered = [
+            self.told.operation(work) + "".join(f", through {self.told.operation(wait)}" for wait in waits[-1:])
+            for work, waits in self._captured(at, streams, ())
+        ]
+        missed = [self.told.operation(other) for other in self._work(streams) if self.text.precedes(at, other)]
         yield from (("covers", text) for text in dict.fromkeys(covered))
+        if not covered:
+            yield "covers", "only what earlier turns, or other threads, put on the stream"
         yield from (("misses", f"{text}, enqueued behind it in the same turn") for text in dict.fromkeys(missed))
         mine = self.text.handles.of(at[0], op.event)
         waiting = []
@@ -160,6 +158,33 @@ class Why:
         if not waiting:
             yield "waited", "by nobody"
 
+    def _work(self, streams: frozenset[Origin]) -> Iterator[Node]:
+        """Operations whose accesses are items of one of the streams."""
+        for node, effects in self.text.effects.items():
+            if any(isinstance(x, Enqueue) and x.accesses and self.text.handles.of(node[0], x.stream) & streams for x in effects):
+                yield node
+
+    def _captured(
+        self, at: Node, streams: frozenset[Origin], waits: tuple[Node, ...]
+    ) -> Iterator[tuple[Node, tuple[Node, ...]]]:
+        """What the streams have done in front of a node of the same turn: work, and the stream waits that bring it there."""
+        for other in self._work(streams):
+            if self.text.precedes(other, at):
+                yield other, waits
+        for other, effects in self.text.effects.items():
+            if not self.text.precedes(other, at) or other in waits:
+                continue
+            for x in effects:
+                if not isinstance(x, (StreamJoinsStream, StreamJoinsEvent)) or not self.text.handles.of(other[0], x.stream) & streams:
+                    continue
+                if isinstance(x, StreamJoinsStream):
+                    yield from self._captured(other, self.text.handles.of(other[0], x.other), (*waits, other))
+                    continue
+                for record in self.text.handles.records(other[0], x.event):
+                    op = operation(self.program, record)
+                    if isinstance(op, p.Record) and self.text.precedes(record, other):
+                        yield from self._captured(record, self.text.handles.of(record[0], op.stream), (*waits, other))
+
     def _access(self, alike: list[Node]) -> Iterator[Line]:
         found: dict[str, None] = {}
         for finding in self.answer.findings:
@@ -170,7 +195,7 @@ class Why:
                     other = b if a in alike else a
                     order = "before" if a in alike else "behind"
                     wait = self.answer.syncs[finding.sync]
-                    found.setdefault(f"{name}: {order} {self.told.operation(other)} by [{finding.sync + 1}] {self.told.operation(wait.at)}")
+                    found.setdefault(f"{name}: {order} {self.told.operation(other)} by {self.told.operation(wait.at)}")
         for text in list(found)[:8]:
             yield "ordered", text
         if len(found) > 8:

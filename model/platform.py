@@ -32,6 +32,14 @@ class Environment(Data, frozen=True):
     one_queue: bool = False
     about: str = ""
 
+    def blocks(self, other: Environment) -> bool:
+        """Whether every schedule of this one is one of the other: calls wait here where they wait there, and maybe elsewhere."""
+        return (
+            self.blocking_kernels >= other.blocking_kernels
+            and self.blocking_copies >= other.blocking_copies
+            and self.one_queue == other.one_queue
+        )
+
 
 PLATFORMS = {
     p.name: p

@@ -286,7 +286,7 @@ class Checker:
         for one in real:
             first = one.found.first if one.hazard.first is not None else None  # whoever came before an undefined read
             unique.setdefault((one.hazard.name, first, one.found.second), one)
-        where = explain.Explainer(self.program, self.platform, self.environment)
+        where = explain.Explainer(self.setting)
         return self._make(
             a.REFUTED,
             hazards=tuple(j.hazard for j in unique.values()),
@@ -331,7 +331,7 @@ class Checker:
             total += certify.check(search, reach)
             h.update(certify.digest(search, reach).encode())
         certificate = a.Certificate(h.hexdigest()[:16], total, checked)
-        where = explain.Explainer(self.program, self.platform, self.environment)
+        where = explain.Explainer(self.setting)
         masked = self.environment != BARE
         return self._make(
             a.MASKED if masked else a.PROVED,
@@ -344,4 +344,4 @@ class Checker:
             a.Protection(location.label(self.program), (f"{agent} alone accesses it, in order",))
             for location, agent, _ in self.serial
         ]
-        return (*where.protections([r for _, r in self.reached if r.location is not None]), *serial)
+        return (*where.protections([one for one in self.reached if one[1].location is not None]), *serial)

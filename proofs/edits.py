@@ -29,6 +29,8 @@ def writable(program: p.Program, t: int, op: p.Operation) -> bool:
     if isinstance(agent, p.Stream) and agent.is_agent:
         return False  # it is waited for by the handles of its posts
     if isinstance(op, p.Record):
+        if any(isinstance(thing, p.Stream) and thing.is_agent for thing in things):
+            return False  # nothing can be recorded there: its posts give the handles
         gpus = {thing.gpu for thing in things if isinstance(thing, (p.Event, p.Stream)) and thing.gpu >= 0}
         return len(gpus) < 2  # S25
     if isinstance(op, p.RecordStream):
@@ -38,7 +40,11 @@ def writable(program: p.Program, t: int, op: p.Operation) -> bool:
 
 def before_call(thread: p.Thread, n: int) -> int:
     """The first node of the call that node `n` is of: nothing can be put between the operations of one call."""
-    return _end_of_call(thread, n, {i: [k for k, node in enumerate(thread.nodes) if i in _following(node)] for i in range(len(thread.nodes))})
+    before: dict[int, list[int]] = {i: [] for i in range(len(thread.nodes))}
+    for k, node in enumerate(thread.nodes):
+        for after in set(_following(node)) - {p.END}:
+            before[after].append(k)
+    return _end_of_call(thread, n, before)
 
 
 def behind_call(thread: p.Thread, n: int) -> int:

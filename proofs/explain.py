@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from fencepost.model import answer as a
 from fencepost.model import program as p
 from fencepost.model.names import Names
-from fencepost.model.platform import ENVIRONMENTS, Environment, Platform
+from fencepost.model.platform import BARE, ENVIRONMENTS, Environment, Platform
 from fencepost.proofs import edits
 from fencepost.proofs.explore.locations import Location, operands, operations
 from fencepost.proofs.explore.search import DEVICE_STEP, Budget, OutOfBudget, Reach, Search
 from fencepost.proofs.explore.setting import Setting
-from fencepost.proofs.explore.slicing import dropped
 from fencepost.proofs.explore.state import Beyond
 
 if TYPE_CHECKING:
@@ -254,23 +253,27 @@ def one_sided(program: p.Program, answers: set[tuple[int, int, str]]) -> list[st
 class Explainer:
     """Side questions about one program, each answered by the explorer on an edited program."""
 
-    def __init__(self, program: p.Program, platform: Platform, environment: Environment) -> None:
-        self.program = program
-        self.platform = platform
-        self.environment = environment
+    def __init__(self, setting: Setting) -> None:
+        """`setting`: of the program, its platform and its environment."""
+        self.setting = setting
+        self.program = setting.program
+        self.platform = setting.platform
+        self.environment = setting.environment
 
-    def clean(self, program: p.Program, location: Location, environment: Environment | None = None) -> bool | None:
+    def clean(self, program: p.Program, location: Location) -> bool | None:
         """Whether no hazard but of the same bytes is reachable at the location; None when that is not known."""
-        return self._clean(Setting(program, self.platform, environment or self.environment), location)
+        return self._clean(Search(Setting(program, self.platform, self.environment), location, proof=True))
 
     @staticmethod
-    def _clean(setting: Setting, location: Location) -> bool | None:
+    def _clean(search: Search) -> bool | None:
+        budget = Budget(states=SIDE_STATES, seconds=5.0)
         try:
-            search = Search(setting, location)
-            reach = search.run(Budget(states=SIDE_STATES, seconds=5.0))
+            hazards = search.run(budget).hazards
+            if hazards and hazards[0].kind == "same bytes":
+                hazards = search.listing().run(budget).hazards  # which may hide others
         except (OutOfBudget, Beyond):
             return None
-        return all(h.kind == "same bytes" for h in reach.hazards)
+        return all(h.kind == "same bytes" for h in hazards)
 
     def missing_edge(self, judged: Judged) -> str:
         """The hazard as one sentence."""
@@ -367,11 +370,25 @@ class Explainer:
         """Environments under which the location shows no hazard: do not trust a debug run there."""
         if self.environment.name != "bare":
             return []
-        return [
-            e.name for e in ENVIRONMENTS.values() if e.name != "bare" and self.clean(self.program, judged.location, e)
-        ]
+        result: list[str] = []
+        masking: list[Environment] = []
+        for environment in ENVIRONMENTS.values():
+            if environment.name == "bare":
+                continue
+            # More waits leave fewer runs, and order more in each.
+            if any(environment.blocks(other) for other in masking):
+                found: bool | None = True
+            elif BARE.blocks(environment) and judged.found.kind != "same bytes":
+                found = False  # nothing waits that does not wait here, where there is one
+            else:
+                setting = Setting(self.program, self.platform, environment, self.setting)
+                found = self._clean(Search(setting, judged.location, proof=True))
+            if found:
+                masking.append(environment)
+                result.append(environment.name)
+        return result
 
-    def protections(self, reached: list[Reach]) -> list[a.Protection]:
+    def protections(self, searches: list[tuple[Search, Reach]]) -> list[a.Protection]:
         """For each reused object: the synchronisations whose absence alone would expose it, and the margin of rings."""
         result = []
         syncs = [(t, i) for t, thread in enumerate(self.program.threads) for i, n in enumerate(thread.nodes)
@@ -381,18 +398,16 @@ class Explainer:
             for i, n in enumerate(thread.nodes) if isinstance(n, p.Do) and isinstance(n.operation, p.Await)
         }  # fmt: skip
         """Meetings of streams: (kind, where it is awaited)."""
-        setting = Setting(self.program, self.platform, self.environment)
         merged: dict[str, tuple[list[str], int | None]] = {}
-        for reach in reached:
+        for search, reach in searches:
             location = reach.location
             assert location is not None
             label = location.label(self.program)
             needed: list[str] = []
-            passed = dropped(setting, location)
-            matter = [(t, i) for t, i in syncs if i not in passed[t]]
+            matter = [(t, i) for t, i in syncs if i not in search.passed[t]]
             if len(matter) <= 12 and reach.size <= 2_000:
                 for at in matter:
-                    if self._clean(setting.without(*at), location) is False:
+                    if self._clean(search.without(*at)) is False:
                         needed.append(f"{describe(self.program, at)} ({place(self.program, at)})")
             if len(channels) <= 12 and reach.size <= 2_000:
                 for channel, (tag, at) in channels.items():
@@ -405,13 +420,18 @@ class Explainer:
         return result
 
     def _margin(self, location: Location, reach: Reach) -> int | None:
-        """Slots that the ring could lose: it is decided at smaller depths until one is refuted."""
+        """Slots that the ring could lose: it is decided at smaller depths until one is refuted, by steps that double, and then
+        between the last two. The depth that is found is proved and the next smaller one is not."""
         if location.kind != "memory" or location.id is None or reach.size > 2_000:
             return None
         depth = getattr(self.program.objects[location.id], "depth", None)
         if not depth or edits.ring_group(self.program, location.id) is None:
             return None
-        for smaller in range(depth - 1, 0, -1):
-            if not self.clean(edits.resized(self.program, location.id, smaller), location):
-                return int(depth - 1 - smaller)
-        return int(depth - 1)
+        safe, unsafe, step = int(depth), 0, 1
+        while safe - unsafe > 1:
+            smaller = max(safe - step, unsafe + 1) if unsafe == 0 else (safe + unsafe) // 2
+            if self.clean(edits.resized(self.program, location.id, smaller), location):
+                safe, step = smaller, 2 * step
+            else:
+                unsafe = smaller
+        return int(depth) - safe

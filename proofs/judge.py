@@ -102,14 +102,43 @@ EXTRA_STEPS = 400
 """Host steps by which a run is prolonged in search of a reader that tells two orders of writes apart."""
 
 
+VARIED, TRIES = 4, 24
+"""Questions whose answers are varied when a run is prolonged, and how many ways of going on are tried."""
+
+
 def prolong(
     program: p.Program, run: a.Run, pair: tuple[int, int], platform: Platform, environment: Environment
 ) -> tuple[a.Run, bool | None, str]:
-    """Go on with the run, all threads in turn and choices in rotation, until some reader sees who won the race."""
+    """Go on with the run until some reader sees who won the race: all threads in turn and choices in rotation, and when that shows
+    nothing, with other answers to the first questions, nearest first (a reader may stand behind one answer only)."""
+    ways: list[tuple[int, ...]] = [()]
+    outcome: tuple[bool | None, str] = (None, "no reader within the steps tried")
+    for tried, way in enumerate(ways):  # which grows meanwhile
+        given: list[tuple[int, int]] = []
+        longer, changes, why = _go_on(program, run, pair, platform, environment, way, given)
+        if changes is not None:
+            return longer, changes, why
+        outcome = outcome if tried else (changes, why)
+        if tried == TRIES:
+            break
+        ways += [
+            (*(taken for taken, _ in given[:k]), other)
+            for k in range(len(way), min(len(given), VARIED))
+            for other in range(given[k][1])
+            if other != given[k][0]
+        ]
+    return run, *outcome
+
+
+def _go_on(
+    program: p.Program, run: a.Run, pair: tuple[int, int], platform: Platform, environment: Environment,
+    answered: tuple[int, ...], given: list[tuple[int, int]],
+) -> tuple[a.Run, bool | None, str]:
+    """One way of going on. `answered`: answers to the first questions with a choice, by number; `given` gets (answer, number of
+    answers) of each such question."""
     player = events.Player(program, platform, environment)
     player.play(run)
     steps = list(run.steps)
-    asked = 0
     outcome: tuple[bool | None, str] = (None, "no reader within the steps tried")
     turns, due = 0, 1
     ended = [player.turn(t) for t in range(len(program.threads))]
@@ -124,9 +153,12 @@ def prolong(
         while player.enabled(t):
             node = player.pc(t)
             answers = player.possible_answers(t)
-            answer = answers[asked % len(answers)] if answers else None
-            asked += len(answers) > 1
-            step = a.Step(t, node, answer)
+            chosen = 0
+            if len(answers) > 1:
+                asked = len(given)
+                chosen = answered[asked] % len(answers) if asked < len(answered) else asked % len(answers)
+                given.append((chosen, len(answers)))
+            step = a.Step(t, node, answers[chosen] if answers else None)
             try:
                 player.step(step)
             except events.InvalidRun:

@@ -391,11 +391,12 @@ class Host(Device, Shared):
 
     def _device_sync(self, t: p.Thread, o: p.DeviceSync) -> tuple[Run, Ready | None]:
         streams = [s for s in self.streams.values() if s.gpu == o.gpu and s.process == o.process]
-        if o.implied and self.platform.free != "synchronises":
-            streams = []  # S38, S40: it need not wait
+        may = o.implied and self.platform.free != "synchronises"  # S38, S40: it may wait, and need not
 
         def run(th: HostThread) -> None:
-            th.waits = Marks([self.last(s) for s in streams])  # S32
+            marks = Marks([self.last(s) for s in streams])  # S32
+            if not may or (not marks.done and self.open(th, ("goes on", "waits")) == "waits"):
+                th.waits = marks
 
         return run, None
 

@@ -33,6 +33,13 @@ class Meeting(Soup):
     def __init__(self, choices: Choices) -> None:
         self.home: list[str | None] = []
         self.mine: str | None = None
+        self.homes = 85
+        """Of 100 ranks, those with a stream of their own."""
+        self.helped = -1
+        """The rank whose last call another thread makes."""
+        self.batons: list[str] = []
+        self.called: list[str | None] = []
+        """For each rank the stream that it calls on."""
         super().__init__(choices)
 
     def _threads(self) -> None:
@@ -46,12 +53,14 @@ class Meeting(Soup):
         self.loops = c.chance(50 if count == 2 else 20)
         self._before()
         self.own = [self._own_memory(i) for i in range(count)]
-        self.home = [self._owned(i, f"r{i}", f'd.stream("r{i}")') if c.chance(85) else None for i in range(count)]
+        self.home = [self._owned(i, f"r{i}", f'd.stream("r{i}")') if c.chance(self.homes) else None for i in range(count)]
         named = ", ".join(f'"{rank}"' for rank in self.ranks)
         self.plan = self._plan()
         self.words = {call.number: f"f{call.number}" for call in self.plan if call.kind in ("flag", "host flag", "flag to host")}
         if len(self.words) < len(self.plan):
-            how = [f"capacity={c.one((1, 2, 2, 3))}"] if c.chance(60) else []
+            how = ['protocol="rendezvous"'] if c.chance(22) else [f"capacity={c.one((1, 2, 2, 3))}"] if c.chance(60) else []
+            if c.chance(12):
+                how, self.helped = [*how, "several_threads=True"], c.one(range(count))
             how += ['version="old"'] if c.chance(15) else []
             how += ["serial=True"] if c.chance(10) else []
             how += ["blocking_wait=True"] if c.chance(8) else []
@@ -65,7 +74,10 @@ class Meeting(Soup):
         self._around()
         wrong = c.one(range(count)) if c.chance(25) else -1
         kinds = ["loop" if self.loops else "script"] * count
-        if count == 2 and c.chance(10):
+        if self.helped >= 0:
+            kinds.append(kinds[0])
+            self.batons = [self.text.object(x, f'd.queue("{x}", capacity=1, item=())') for x in ("baton", "baton_back") if c.chance(60)]
+        elif count == 2 and c.chance(10):
             kinds.append(c.one(("loop", "script")))  # somebody who is no rank
         for i, kind in enumerate(kinds):
             self.at, self.kind, self.once = i, kind, set()
@@ -120,10 +132,12 @@ class Meeting(Soup):
         other = c.one([k for k in ranks if k != root])
         kind = c.weighted(
             (
-                (40, "collective"), (15, "send"), (6, "rendezvous"), (4, "barrier"), (20, "flag"), (8, "host flag"),
+                (36, "collective"), (13, "send"), (10, "exchange"), (5, "rendezvous"), (4, "barrier"), (18, "flag"), (7, "host flag"),
                 (4, "flag to host"), (3, "host_barrier"),
             )
         )  # fmt: skip
+        if kind == "exchange":
+            kind = c.one(("exchange both", "exchange one", "exchange ring", "exchange twice"))
         return Call(c.one(COLLECTIVES) if kind == "collective" else kind, root, other, number)
 
     # ------------------------------------------------------------ a rank
@@ -132,11 +146,17 @@ class Meeting(Soup):
         c = self.c
         self.cursor = self.rank_0_cursor if i == 0 else None  # a cursor of two threads is not decided
         plain = [name for name, depth in self.streams if depth is None]
-        own = self.home[i] if i < len(self.home) else None
+        rank = self._who(i)
+        own = self.home[rank] if rank < len(self.home) else None
         self.mine = own or (c.one([plain[i % len(plain)], *plain]) if plain else None)
+        if rank < i:
+            self.mine = self.called[rank]
+        self.called.append(self.mine)
         known = Known()
         tree: Tree = []
-        calls = [call for call in self.plan if i < len(self.ranks)]
+        calls = [call for call in self.plan if rank < len(self.ranks)]
+        if rank == self.helped:
+            calls = calls[:-1] if rank == i else calls[-1:]
         if wrong and calls:
             how = c.one(("omit", "omit", "twice", "swap", "root"))
             at = c.one(range(len(calls)))
@@ -152,7 +172,9 @@ class Meeting(Soup):
             if c.chance(35 if self.loops else 55):
                 more, known = self._piece(known)
                 tree += more
-            tree += self._met_on_device(call, i)
+            tree += self._met_on_device(call, rank)
+        if rank == self.helped:
+            tree = self._handing_on(tree, rank == i)
         for _ in range(c.one((0, 1, 1) if self.loops else (0, 1, 1, 2)) if calls else 2):
             more, known = self._piece(known)
             tree += more
@@ -164,7 +186,17 @@ class Meeting(Soup):
             if event is not None and c.chance(20):
                 tree[-1:] = [Line(f"{event}.record({where})"), Line(f"{event}.synchronize()")]
         name = self.ranks[i] if i < len(self.ranks) else f"t{i}"
-        self.text.bodies.append(Body(kind, name, tree, self._arguments(i)))
+        self.text.bodies.append(Body(kind, name, tree, self._arguments(rank)))
+
+    def _who(self, i: int) -> int:
+        """The rank that a thread is of."""
+        return self.helped if self.helped >= 0 and i == len(self.ranks) else i
+
+    def _handing_on(self, tree: Tree, first: bool) -> Tree:
+        """The rank's own thread tells the other that it is through, and waits until that one is."""
+        there, back = (Line(f"{name}.{how}()", True) for name, how in (("baton", "put" if first else "get"), ("baton_back", "get" if first else "put")))
+        before, after = ([there] if "baton" in self.batons else []), ([back] if "baton_back" in self.batons else [])
+        return [*tree, *before, *after] if first else [*before, *tree, *after]
 
     def _data(self, i: int) -> str:
         """What a rank gives or gets: mostly its own."""
@@ -178,6 +210,8 @@ class Meeting(Soup):
             return self._by_flag(call, i)
         if call.kind == "send":
             return self._sent(call, i)
+        if call.kind.startswith("exchange"):
+            return self._exchanged(call, i)
         c = self.c
         rank = f'rank="{self.ranks[i]}"'
         if call.kind == "host_barrier":
@@ -220,6 +254,20 @@ class Meeting(Soup):
         if i == call.other:
             return self._worked(call, f'comm.recv({self._data(i)}, "{self.ranks[call.root]}", {rank}')
         return []
+
+    def _exchanged(self, call: Call, i: int) -> Tree:
+        """Sends and receives as one call: in one direction, in both, in both with two tensors each, or all around."""
+        kind, count = call.kind.partition(" ")[2], len(self.ranks)
+        to, of = [call.other] * (i == call.root), [call.root] * (i == call.other)
+        if kind in ("both", "twice"):
+            to, of = [*to, *of], [*of, *to]
+        if kind == "twice":
+            to, of = to * 2, of * 2
+        if kind == "ring":
+            to, of = [(i + 1) % count], [(i - 1) % count]
+        sends, recvs = (", ".join(f'({self._data(i)}, "{self.ranks[k]}")' for k in ranks) for ranks in (to, of))
+        given = ", ".join(f"{what}=[{pairs}]" for what, pairs in (("sends", sends), ("recvs", recvs)) if pairs)
+        return self._worked(call, f'comm.exchange({given}, rank="{self.ranks[i]}"') if given else []
 
     def _by_flag(self, call: Call, i: int) -> Tree:
         """One rank stores, another waits; with a way back in half of the cases."""

@@ -40,14 +40,18 @@ class Whole(Meeting):
         self.loops = self.loops and c.chance(60)
         self.processes = "processes" in self.themes
         if self.processes:
+            self.homes = 100
             for i in range(len(self.ranks)):
                 gpu = i % 2 if c.chance(60) else 0
                 x.object(f"p{i}", f'd.process("t{i}"{f", gpu={gpu}" if gpu else ""})')
-                self.gpus[f"r{i}"] = self.gpus[f"x{i}"] = gpu
+                self.gpus[f"r{i}"] = self.gpus[f"x{i}"] = self.gpus[f"v{i}"] = gpu
+                self._owned(i, f"v{i}", f'd.stream("v{i}")')
         if "memcpy" in self.themes:
             # Before the first thread; one thread alone uses both.
-            x.object("legacy", 'd.stream("legacy", blocking=True)')
-            self.legacy_of = c.one(range(len(self.ranks)))
+            one = c.one(range(len(self.ranks)))
+            self.legacy_of = {one} if self.processes or c.chance(55) else set(range(4))
+            several = ", several_threads=True" if len(self.legacy_of) > 1 else ""
+            self._owned(one, "legacy", f'd.stream("legacy", blocking=True{several})')
         if "streams" in self.themes:
             x.object("torch", f'd.torch_streams("torch", size={c.one((1, 2))})')
             for name in ("u0", "u1", "u2"):
@@ -130,8 +134,9 @@ class Whole(Meeting):
         if "graph" in themes:
             self.graph_of = c.one(ranks)
             self.baked = c.chance(45)
-            if c.chance(70):
-                self._capture(Line("pass"), None)
+            for chance in (75, 45):
+                if c.chance(chance):
+                    self._capture(None)
 
     # ------------------------------------------------------------ pieces
 
@@ -152,7 +157,7 @@ class Whole(Meeting):
         may("ordered", "ordered", live, 7, self._ordered)
         may("peer", "", True, 4, self._peer)
         may("collector", "litter", live and i == getattr(self, "litters", -1), 7, self._littered)
-        may("memcpy", "", i == getattr(self, "legacy_of", -1), 4, self._on_legacy)
+        may("memcpy", "", i in getattr(self, "legacy_of", ()), 4, self._on_legacy)
         may("callback", "callback", i == self.callback_of, 7, self._called_back)
         may("graph", "", i == self.graph_of and self.graphs > 0, 7, self._replays)
         may("work", "work", live and i in (getattr(self, "starts", -1), getattr(self, "ends", -1)), 6, self._handed_work)
@@ -184,11 +189,13 @@ class Whole(Meeting):
 
     def _stream(self, known: Known) -> str:
         """A stream of another process is not there."""
+        rank = self._who(self.at)
+        if self.processes and 0 <= rank < len(self.ranks):
+            return self.c.one((f"r{rank}", f"r{rank}", f"v{rank}"))
         found = super()._stream(known)
-        if not self.processes or not re.fullmatch(r"r\d", found) or found == f"r{self.at}":
+        if not self.processes or not re.fullmatch(r"r\d", found):
             return found
-        plain = [name for name, depth in self.streams if depth is None]
-        return self.mine or (plain[0] if plain else found)
+        return next((name for name, depth in self.streams if depth is None), found)
 
     def _on_device(self, known: Known) -> str | None:
         return self._mapped(super()._on_device(known))
@@ -205,12 +212,13 @@ class Whole(Meeting):
         if found is None or not self.processes:
             return found
         owner = re.fullmatch(r"x(\d)(\[.*\])?", found)
-        if owner is None or int(owner.group(1)) == self.at:
+        at = self._who(self.at)
+        if owner is None or int(owner.group(1)) == at:
             return found
         line = next(line for line in self.text.objects if line.startswith(f"    x{owner.group(1)} = "))
-        if "shared_with" in line and 0 <= self.at < len(self.ranks):
+        if "shared_with" in line and 0 <= at < len(self.ranks):
             return found
-        return f"x{self.at}" if 0 <= self.at < len(self.own) else None
+        return f"x{at}" if 0 <= at < len(self.own) else None
 
     # ------------------------------------------------------------ threads and processes
 
@@ -244,10 +252,10 @@ class Whole(Meeting):
 
     def _callback(self, rank: int) -> None:
         c = self.c
-        self.callback_of = rank
         streams = [name for name in (self.home[rank], self.home[rank], *(n for n, depth in self.streams if depth is None)) if name]
         if not streams:
             return
+        self.callback_of = rank
         self.text.object("called", 'd.queue("called", capacity=1, item=())')
         stream = c.one(streams)
         before = self.at, self.kind, self.once, self.cursor
@@ -372,8 +380,21 @@ class Whole(Meeting):
             tree.append(Line(f'd.launch("late", reads=[{pointer}], stream={c.one((where, other))})', True))
         return tree, known
 
+    def _unplaced(self, known: Known) -> Line:
+        """Memory of another GPU goes to the current stream of that one."""
+        if "peer" not in self.themes or self.inside or not self.c.chance(55):
+            return super()._unplaced(known)
+        far = [f'd.launch("kernel", {self.c.one(("reads", "writes"))}=[far])'] * 3 if self.left > 0 else []
+        self.left -= bool(far)
+        made = self.c.one((*far, "d.current_stream(1).synchronize()", "d.current_stream(1).wait_stream(d.current_stream(0))",
+                           "e_far.wait()", "d.current_stream(0).wait_stream(d.current_stream(1))", "e_far.record(d.current_stream(1))"))  # fmt: skip
+        return Line(made, True)
+
     def _peer(self, known: Known) -> tuple[Tree, Known]:
         c = self.c
+        if c.chance(35):
+            tree, known = self._placed(known)
+            return [Block(f"with {c.one(('g1', 'g1', self._stream(known)))}:", tree)], known
         if c.chance(30):
             made = ["e_far.record(g1)", "e_far.record(g1)", f"{self._stream(known)}.wait_event(e_far)", "e_far.synchronize()"]
             made += ["e0.record(g1, may_fail=True)"] if ("e0", None) in self.events else []
@@ -404,7 +425,7 @@ class Whole(Meeting):
 
     # ------------------------------------------------------------ graphs
 
-    def _capture(self, only: Line, call: Tree | None) -> str | None:
+    def _capture(self, call: Tree | None) -> str | None:
         """A setup that captures a graph: some nodes, on a fork perhaps, and a call of ranks. None when there is nothing to capture."""
         c = self.c
         before = self.at, self.kind, self.once, self.mine
@@ -421,6 +442,8 @@ class Whole(Meeting):
                 pinned = c.chance(50)
                 first.append(Line(f'{block} = d.empty_pinned("{block}")' if pinned else f'{block} = d.empty("{block}", stream={stream})'))
                 blocks.append(block)
+            if call is None and c.chance(45):
+                tree += self._private(stream)
             tree += self._nodes(stream, blocks) if call is None or c.chance(50) else []
             if c.chance(25) and tree:
                 side = c.one([n for n, depth in self.streams if depth is None and n != stream and not self.gpus.get(n)] or [stream])
@@ -432,8 +455,9 @@ class Whole(Meeting):
         self.at, self.kind, self.once, self.mine = before
         if not tree or stream is None:
             return None
+        shared = f", pool=graph{c.one(range(self.graphs))}" if self.graphs and c.chance(60) else ""
         self.graphs += 1
-        self.text.object(name, f'd.graph("{name}")')
+        self.text.object(name, f'd.graph("{name}"{shared})')
         last: Tree = []
         if blocks and c.chance(50):
             self.text.object(f"{name}_keeps", f'd.cell("{name}_keeps", item=(fp.MEMORY,))')
@@ -443,6 +467,22 @@ class Whole(Meeting):
         kind, label = ("script", f"capture {name}") if c.chance(8) else ("setup", f"capture {name}")
         self.text.bodies.append(Body(kind, label, whole, arguments))
         return name
+
+    def _private(self, stream: str) -> Tree:
+        """Memory of the graph's own, given back inside the capture perhaps, so that later allocations get it (S74, S96)."""
+        c = self.c
+        tree: Tree = []
+        for _ in range(c.one((1, 1, 2))):
+            block = self._fresh("inner")
+            made = f'd.empty("{block}", stream={stream})' if c.chance(75) else f'd.empty_pinned("{block}")'
+            tree += [Line(f"{block} = {made}"), Line(f'd.launch("node", writes=[{block}], stream={stream})', True)]
+            if c.chance(70):
+                tree.append(Line(f'd.launch("node", reads=[{block}], stream={stream})', True))
+            if c.chance(20):
+                tree.append(Line(f"{block}.record_stream({self._stream(Known())})", True))
+            if c.chance(65):
+                tree.append(Line(f"{block}.release()  # reference", True))
+        return tree
 
     def _nodes(self, stream: str, blocks: list[str]) -> Tree:
         c = self.c
@@ -470,7 +510,7 @@ class Whole(Meeting):
         lines = [one.text for one in tree if isinstance(one, Line)]
         fits = tree and len(lines) == len(tree) and not any(re.search(r"barrier|\bf\d\w*\.|blocking=True|is_completed", line) for line in lines)
         if "graph" in self.themes and self.graph_of == i and fits and c.chance(55):
-            name = self._capture(Line("pass"), tree)
+            name = self._capture(tree)
             if name is not None:
                 return [Line(f"{name}.replay({self.mine or self._stream(Known())})")]
         return tree

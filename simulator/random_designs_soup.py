@@ -59,13 +59,15 @@ class Soup:
 
     def _stream_object(self, i: int) -> tuple[str, int | None]:
         if self.c.chance(6):
-            return self._ring(f"s{i}", "stream", 0, "blocking=True")
+            return self._ring(f"s{i}", "stream", 0, f"blocking=True{', several_threads=True' if self.c.chance(50) else ''}")
         gpu = "gpu=1" if i and self.c.chance(8) else ""
         return self._ring(f"s{i}", "stream", 15, gpu)
 
     def _memory_object(self, i: int) -> tuple[str, int | None, str]:
         space = self.c.one(("pinned", "device", "device", "pageable", "managed"))
-        name, depth = self._ring(f"m{i}", space, 60 if self.depth else 0)
+        more = "concurrent=False" if space == "managed" and self.c.chance(35) else ""
+        more = "gpu=1" if space == "device" and self.c.chance(8) else more
+        name, depth = self._ring(f"m{i}", space, 60 if self.depth else 0, more)
         return name, depth, space
 
     def _queue(self) -> str:
@@ -145,7 +147,7 @@ class Soup:
         options += [(5, self._posted)] if self.agent else []
         options += [(5, self._replayed)] if self.graph and self.kind == "loop" and self.at == 0 else []
         options += [(5, self._met)] if self.group and self.at in (0, 1) and "met" not in self.once else []
-        options += [(1, self._below), (1, self._viewed), (1, self._scoped)]
+        options += [(1, self._below), (1, self._viewed), (1, self._scoped), (1, self._freed), (2, self._placed)]
         return self.c.weighted(options)(known)
 
     def _fresh(self, name: str) -> str:
@@ -267,6 +269,43 @@ class Soup:
             )
         )  # fmt: skip
         return [Line(made, True)], known
+
+    def _freed(self, known: Known) -> tuple[Tree, Known]:
+        """Memory that no allocator keeps is unmapped, and used again by whoever gets it next (S38, S40)."""
+        if self.left <= 0:
+            return self._sync(known)
+        self.left -= 1
+        name, depth, _ = self.c.one(self.memory)
+        return [Line(f"d.free({self._at(name, depth, known)})", True)], known
+
+    def _placed(self, known: Known) -> tuple[Tree, Known]:
+        """Calls that name no stream: they go to the current one, of the GPU that their memory is of (S6, S16)."""
+        c = self.c
+        tree: Tree = [self._unplaced(known) for _ in range(c.one((1, 2, 2)))]
+        for _ in range(c.weighted(((15, 0), (60, 1), (25, 2)))):
+            tree = [Block(f"with {self._stream(known)}:", tree)]
+            if c.chance(25):
+                tree.append(self._unplaced(known))
+        return tree, known
+
+    def _unplaced(self, known: Known) -> Line:
+        c = self.c
+        target, event = self._on_device(known), self._event(known)
+        kind = c.weighted(((40, "kernel"), (12, "copy"), (6, "fill"), (4, "item"), (38, "")))
+        if kind and target is not None and self.left > 0:
+            self.left -= 1
+            source = self._memory(known, False)
+            made = {
+                "kernel": f'd.launch("kernel", {c.one(("reads", "writes"))}=[{target}])', "fill": f"d.memset({target})",
+                "copy": f"{target}.copy_({source}, non_blocking=True)" if source else "", "item": f"{target}.item()",
+            }[kind]  # fmt: skip
+            if made:
+                return Line(made, True)
+        here = c.one(("d.current_stream()", "d.current_stream()", "d.current_stream(0)"))
+        plain = [f"{here}.synchronize()", f"{here}.wait_stream({self._stream(known)})", f"{self._stream(known)}.wait_stream({here})"]
+        if event is None or c.chance(25):
+            return Line(c.one(plain), True)
+        return Line(c.one((f"{event}.record()", f"{event}.record()", f"{event}.wait()", f"{here}.wait_event({event})")), True)
 
     def _locked(self, known: Known) -> tuple[Tree, Known]:
         self.once.add("lock")
@@ -433,7 +472,11 @@ class Soup:
         tree: Tree = [Line(f"{row} = rows.take()"), *self._inner(inner, self.c.one((1, 2)))]
         event = self._event(known)
         after = f", after={event}" if event is not None and self.c.chance(40) else ""
-        return [*tree, Line(f"rows.give({row}{after})")], known
+        return [*tree, Line(self._given("rows", row, after))], known
+
+    def _given(self, pool: str, token: str, after: str) -> str:
+        """A token comes back, now and then by a call that may wait for the device (S38)."""
+        return f"{pool}.free({token})" if not after and self.c.chance(20) else f"{pool}.give({token}{after})"
 
     def _paged(self, known: Known) -> tuple[Tree, Known]:
         self.once.add("page")
@@ -442,7 +485,7 @@ class Soup:
         tree: Tree = [Line(f'{page} = pages.take("{page}")'), *self._inner(inner, self.c.one((1, 2)))]
         event = self._event(known)
         after = f", after={event}" if event is not None and self.c.chance(40) else ""
-        return [*tree, Line(f"pages.give({page}{after})")], known
+        return [*tree, Line(self._given("pages", page, after))], known
 
     def _new_block(self, known: Known) -> tuple[Tree, Known]:
         self.once.add("alloc")

@@ -29,6 +29,13 @@ AREAS = {
     "gpu": "gpu_calls gpu_commands gpu_device gpu_gates gpu_graphs gpu_meetings gpu_plans gpu_undefined sanitizers",
 }
 """Area -> names of its files without "test_" and ".py"."""
+REST = (
+    "agents_under_launch_blocking bad_platform_input cases certificate_meetings composites found_gpus found_meetings language_meetings "
+    "language_platform language_sharing liveness liveness_meetings liveness_progress liveness_random liveness_reference liveness_report "
+    "machine_meetings meeting_words meetings_events meetings_explorer platform_found protections_meetings random_meetings "
+    "random_platform shared_queue waits_meetings"
+)
+"""Files that are there for the rest of the platform, hangs and public bugs: what these add to `make test`."""
 AREA_OF = {f"tests/test_{name}.py": area for area, names in AREAS.items() for name in names.split()}
 
 
@@ -77,4 +84,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for file, part in files.most_common():
             if AREA_OF.get(file, file) == area != file:
                 terminalreporter.write_line(f"{part:16.1f}  {file}")
+    rest = sum(files[f"tests/test_{name}.py"] for name in REST.split())
+    terminalreporter.write_line(f"{rest:8.1f}  of this for the rest of the platform, hangs and public bugs")
     terminalreporter.write_line(f"{sum(files.values()):8.1f}  in all, without collection")

@@ -675,6 +675,41 @@ def sharing() -> fp.Design:
     return d
 
 
+def woken_in_order(way: str = "one") -> fp.Design:
+    """A condition of several waiters that wakes who waits longest, one or all."""
+    d = fp.Design("woken in order")
+    lock, data = d.lock("lock"), d.pageable("data")
+    go, alone = d.condition("go", lock, waiters=2, fifo=True), d.condition("alone", lock, fifo=True)
+    first = d.flag("first")
+
+    def waits() -> None:
+        first.set()
+        go.wait()
+        data.read()
+        alone.notify()
+
+    @d.loop("one")
+    def one() -> None:
+        with lock:
+            waits()
+
+    @d.loop("two")
+    def two() -> None:
+        first.wait()
+        with lock:
+            waits()
+
+    @d.loop("notifier")
+    def notifies() -> None:
+        with lock:
+            data.write()
+            go.notify_all() if way == "all" else go.notify()
+            if d.choose("waits", ["yes", "no"]) == "yes":
+                alone.wait()
+
+    return d
+
+
 CASES = [
     (input_prep, {}),
     (input_prep, {"guard": True, "batch_queue_size": 3}),
@@ -692,6 +727,8 @@ CASES = [
     (composites, {}),
     (meetings, {}),
     (sharing, {}),
+    (woken_in_order, {}),
+    (woken_in_order, {"way": "all"}),
     (kept_apart, {}),
     (beside_the_legacy_stream, {}),
     (kept_apart, {"concurrent": True}),

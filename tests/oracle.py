@@ -146,18 +146,27 @@ class Design(Composites):
         return tuple(self._hold(Tensor(self, v.text)) if isinstance(v, Tensor) else v for v in values)
 
     def _drop(self, frame: list[Tensor]) -> None:
+        for tensor in frame:
+            if tensor.held:
+                tensor.closes()
         for tensor in reversed(frame):
             if tensor.held:
                 tensor.release()
 
-    def _s(self, stream: Stream | None) -> str:
-        return (stream or self.current_stream()).text
+    def _s(self, stream: Stream | None, *tensors: Tensor) -> str:
+        """Where a call runs: on the stream that it names, else on the current one of the GPU that its device memory is of (S16)."""
+        if stream is not None:
+            return stream.text
+        homes = {one.gpu for one in tensors if one.space in ("device", "")}
+        return self.current_stream(homes.pop() if len(homes) == 1 else None).text
 
     def _open(self, question: str, operands: tuple[Any, ...]) -> bool:
         return self.world.ask(question, operands, lambda: self.world.random.choice(["yes", "no"])) == "yes"
 
     def _memory(self, name: str, depth: int | None = None, bytes: int = 4096, gpu: int | None = None) -> Tensor:
-        return Tensor(self, name, depth)
+        made = Tensor(self, name, depth)
+        made.gpu = self._processes[-1].gpu if gpu is None else gpu
+        return made
 
     def _of(self, space: str, name: str, given: tuple[Any, ...], more: dict[str, Any]) -> Tensor:
         made = self._memory(name, *given, **more)
@@ -246,49 +255,52 @@ class Design(Composites):
         enter = self._thread(name, "setup", stream, process)
         return enter if body is None else enter(body)
 
-    def current_stream(self) -> Stream:
+    def current_stream(self, gpu: int | None = None) -> Stream:
         mine = self._mine()
-        return mine.streams[-1] if mine.streams else mine.default or self.default_stream()
+        chosen = [*([mine.default] if mine.default else []), *mine.streams]
+        fitting = [one for one in chosen if gpu is None or one.gpu == gpu]
+        return fitting[-1] if fitting else self.default_stream(gpu)
 
     def default_stream(self, gpu: int | None = None) -> Stream:
         process = self._mine().process if self._inside() else self._processes[-1]
         number = process.gpu if gpu is None else gpu
-        if (process.name, number) == ("", 0):
-            return Stream(self, "default")
-        return Stream(self, "default" + (process.name and f" {process.name}") + (f" gpu {number}" if number else ""))
+        made = Stream(self, "default" + (process.name and f" {process.name}") + (f" gpu {number}" if number else ""))
+        made.gpu = number
+        return made
 
     def empty(self, name: str, *, bytes: int = 4096, stream: Stream | None = None) -> Tensor:
         if self._hooks.graph is not None:
-            return self.device(f"{name} of {self._hooks.graph.name}")
+            return self._hooks.graph.private(name, "device", self._s(stream))
         made = self._hold(Tensor(self, self._serial()))
-        made.space = "device"
+        made.space, made.gpu = "device", (stream or self.current_stream()).gpu
         self.world.do("Alloc", made.text, "device", self._s(stream), bytes)
         return made
 
     def empty_pinned(self, name: str, *, bytes: int = 4096) -> Tensor:
         if self._hooks.graph is not None:
-            return self.pinned(f"{name} of {self._hooks.graph.name}")
+            return self._hooks.graph.private(name, "pinned", None)
         made = self._hold(Tensor(self, self._serial()))
         made.space = "pinned"
         self.world.do("Alloc", made.text, "pinned", None, bytes)
         return made
 
+    def _said(self, given: Any) -> list[Said]:
+        return [one if isinstance(one, Said) else Said(one) for one in ([given] if isinstance(given, (Tensor, Said)) else given)]
+
     def _accesses(self, reads: Any, writes: Any) -> tuple[Any, ...]:
-        found: list[Any] = []
-        for mode, given in (("r", reads), ("w", writes)):
-            for entry in [given] if isinstance(given, (Tensor, Said)) else given:
-                said = entry if isinstance(entry, Said) else Said(entry)
-                found.append((mode, said.tensor.text, said.same_bytes, said.harm))
-        return tuple(found)
+        given = [("r", one) for one in self._said(reads)] + [("w", one) for one in self._said(writes)]
+        return tuple((mode, one.tensor.text, one.same_bytes, one.harm) for mode, one in given)
 
     def launch(self, name: str, reads: Any = (), writes: Any = (), *, stream: Any = None, time: Any = None) -> None:
         kernel = threading.current_thread().name not in self._hooks.functions
-        self.world.do("Launch", name, self._s(stream), self._accesses(reads, writes), time, kernel)
+        tensors = [one.tensor for one in (*self._said(reads), *self._said(writes))] if kernel else []
+        self.world.do("Launch", name, self._s(stream, *tensors), self._accesses(reads, writes), time, kernel)
 
     def host(self, name: str, reads: Any = (), writes: Any = (), *, time: Any = None) -> None:
         self.world.do("Host", name, self._accesses(reads, writes), time)
 
     def memcpy_async(self, dst, src, *, stream=None, harm="value", same_bytes=False, time=None):  # type: ignore
+        self._hooks.enqueues = {dst.space, src.space} - {"pinned", "pageable"}
         self.world.do("Copy", dst.text, src.text, self._s(stream), True, True, harm, same_bytes, time)
 
     def memset(self, dst: Tensor, *, stream: Any = None, time: Any = None) -> None:
@@ -299,9 +311,8 @@ class Design(Composites):
         self.world.do("DeviceSync", process.gpu if gpu is None else gpu, process.name, time, False)
 
     def free(self, x: Tensor, *, time: Any = None) -> None:
-        process = self._mine().process
-        self.world.do("DeviceSync", process.gpu, process.name, None, True)
-        self.world.do("Host", f"free {x.text}", (("w", x.text, False, "value"),), time)
+        self.world.do("DeviceSync", x.gpu, self._mine().process.name, None, True)
+        self.world.do("Host", f"free {x.text.partition('[')[0]}", (("w", x.text, False, "value"),), time)
 
     def choose(self, name: str, options: Any, *, agreed: bool = False) -> Any:
         mine = self._mine()

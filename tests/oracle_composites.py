@@ -38,6 +38,8 @@ class Hooks:
         self.lock: Any = None
         """What makes the waits of the legacy stream's rule and the operation behind them one step for other threads."""
         self.holding: set[str] = set()
+        self.enqueues: Any = True
+        """Of the copy that comes next: empty where all of it is host memory, of which nothing is enqueued (S49)."""
         self.functions: set[str] = set()
         """Threads that are enqueuing a host function."""
         self.replaying: set[str] = set()
@@ -64,11 +66,13 @@ class Hooks:
         if stands is None or operation not in ("Host", "Launch") or threading.current_thread().name in self.replaying:
             return operands
         at = 2 if operation == "Launch" else 1
+        thread = threading.current_thread().name
         given = list(operands)
         if any(text.split("/")[0] == stands for _, text, *_ in operands[at]):
             return operands
+        if operands[0].startswith("free ") or (operation == "Launch" and not operands[4] and thread not in self.functions):
+            return operands  # neither touches managed memory, nor is it a kernel
         touched = any(text.split("/")[0].split("[")[0] in self.managed for _, text, *_ in operands[at])
-        thread = threading.current_thread().name
         if operation == "Host" or thread in self.functions:
             who = thread if operation == "Host" else f"host functions of {operands[1]}"
             given[at] = (*operands[at], *([("w", f"{stands}/'{who}'", False, "value")] if touched else []))
@@ -92,6 +96,9 @@ class Hooks:
     def __call__(self, operation: str, operands: tuple[Any, ...]) -> bool:
         """Whether the operation is kept for later instead of being run."""
         at = STREAM_AT.get(operation)
+        if operation in ("Copy", "Item"):
+            enqueues, self.enqueues = self.enqueues, True
+            at = at if enqueues else None
         if at is None or self.busy:
             return operation == "RecordStream" and self.graph is not None
         if self.graph is not None:
@@ -110,12 +117,17 @@ class Hooks:
 
 
 class Graph:
-    def __init__(self, design: Design, name: str) -> None:
+    def __init__(self, design: Design, name: str, pool: Graph | None = None) -> None:
         self.d, self.name = design, name
+        self.free: list[tuple[str, str, str | None]] = [] if pool is None else pool.free
+        """Memory that captures of the pool gave back: its name, space and stream."""
+        self.late: list[tuple[str, str, str | None]] = []
+        self.noted: set[str] = set()
         self.kept: list[tuple[str, list[Any]]] = []
         self.streams: list[str] = []
         self.events: list[str] = []
         self.addresses: dict[str, tuple[str, str]] = {}
+        self.of: dict[str, tuple[str, str, str | None]] = {}
         self.script = ""
         """The script that has captured it."""
         self.done = False
@@ -123,7 +135,21 @@ class Graph:
     def capture(self, stream: Stream | None = None) -> Graph:
         self.kept, self.streams, self.events, self.addresses = [], [(stream or self.d.current_stream()).text], [], {}
         self.stream = stream or self.d.current_stream()
+        self.noted = set()
         return self
+
+    def private(self, name: str, space: str, stream: str | None) -> Any:
+        """Memory of the pool: the one that was given back on that stream, or new."""
+        made = next((one for one in self.free if one[1:] == (space, stream)), None)
+        if made is not None:
+            self.free.remove(made)
+        tensor = self.d._of(space, f"{name} of {self.name}" if made is None else made[0], (), {})
+        tensor.graph, self.of = self, {**self.of, tensor.text: (tensor.text, space, stream)}
+        return tensor
+
+    def take_back(self, tensor: Any) -> None:
+        """What other streams were said to use comes back when the capture is over (S74)."""
+        (self.late if tensor.text in self.noted else self.free).append(self.of[tensor.text])
 
     def __enter__(self) -> Graph:
         self.d._mine().streams.append(self.stream)
@@ -132,6 +158,8 @@ class Graph:
 
     def __exit__(self, *_: object) -> None:
         self.d._hooks.graph = None
+        self.free += self.late
+        self.late = []
         self.d._mine().streams.pop()
         thread = threading.current_thread().name
         if self.d._bodies[thread][0] == "script":
@@ -175,7 +203,7 @@ class Graph:
         return self.addresses[whole][1] + slash + part
 
     def replay(self, stream: Stream | None = None) -> None:
-        here = self.d._s(stream)
+        here = (stream or self.d.current_stream(self.stream.gpu)).text
         if not self.done:
             raise Stop  # before the capture: a design error in the run, which ends here
         if self.script not in ("", threading.current_thread().name):
@@ -208,7 +236,8 @@ class Graph:
 
 class Agent:
     def __init__(self, design: Design, name: str, queues: int) -> None:
-        self.d, self.names = design, [name] if queues == 1 else [f"{name} queue {k}" for k in range(queues)]
+        self.d, self.name = design, name
+        self.names = [name] if queues == 1 else [f"{name} queue {k}" for k in range(queues)]
         design._hooks.agents.update(self.names)
 
     def post(self, name, reads=(), writes=(), *, after=None, queue=0, time=None):  # type: ignore
@@ -217,7 +246,7 @@ class Agent:
             kind = "StreamWaitEvent" if type(after).__name__ == "Event" else "WaitStream"
             self.d.world.do(kind, mine, after.text)
         self.d.world.do("Launch", name, mine, self.d._accesses(reads, writes), time, True)
-        handle = self.d.event("handle")
+        handle = self.d.event(f"{name} of {self.name} done")
         self.d.world.do("Record", handle.text, mine)
         return handle
 
@@ -234,8 +263,8 @@ class Streams:
 class Composites(Meetings):
     """Methods of the executing `Design`."""
 
-    def graph(self: Any, name: str) -> Graph:
-        return Graph(self, name)
+    def graph(self: Any, name: str, *, pool: Graph | None = None) -> Graph:
+        return Graph(self, name, pool)
 
     def agent(self: Any, name: str, queues: int = 1) -> Agent:
         return Agent(self, name, queues)
@@ -250,7 +279,7 @@ class Composites(Meetings):
         functions.discard(thread)
 
     def memcpy(self: Any, dst: Any, src: Any, *, time: Any = None) -> None:
-        legacy = self.default_stream()
+        legacy = self.default_stream(self.current_stream().gpu)
         device = ("device", "managed")
         if src.space == "pageable" and dst.space in device:
             staging = self.empty_pinned("staging")

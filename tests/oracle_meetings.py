@@ -22,7 +22,7 @@ class Work:
 
     def wait(self, *, blocking: bool | None = None) -> None:
         if self.event is not None:
-            self.event.wait()
+            self.event.wait(None if self.stream is None else self.group.d.current_stream(self.stream.gpu))
             if self.group.blocking if blocking is None else blocking:
                 self.event.synchronize()
         for tensor in self.held:
@@ -46,6 +46,8 @@ class Communicator:
         self.record_streams = version == "old" if record_streams is None else record_streams
         self.blocking, self.serial, self.protocol, self.several = blocking, serial, protocol, several
         self.lines: dict[str, Any] = {}
+        self.gpus: dict[str, int] = {}
+        """The GPU that each rank calls on."""
 
     def _me(self, rank: str | None) -> str:
         return self.d._mine().process.name if rank is None else rank
@@ -89,7 +91,10 @@ class Communicator:
             world.do("Record", last, stream.text)
 
     def _call(self, kind: str, rank: Any, reads: Any, writes: Any, to: Any, of: Any, match: Any, async_op: bool, pair: str = "") -> Work:
-        me, current = self._me(rank), self.d.current_stream()
+        me, said = self._me(rank), [*self.d._said(reads), *self.d._said(writes)]
+        homes = {one.tensor.gpu for one in said if one.tensor.space in ("device", "")}
+        current = self.d.current_stream(homes.pop() if len(homes) == 1 else None)
+        self.gpus.setdefault(me, current.gpu)
         if self.version == "new" and not async_op:
             self._run(kind, me, reads, writes, to, of, match, current, pair)
             if self.blocking:
@@ -97,8 +102,7 @@ class Communicator:
             return Work(self)
         stream = self.stream(me, pair)
         stream.wait_stream(current)
-        listed = [x for given in (reads, writes) for x in (given if isinstance(given, (list, tuple)) else [given])]
-        fresh = list({id(x): x for x in listed if "#" in x.text}.values())
+        fresh = list({id(one.tensor): one.tensor for one in said if "#" in one.tensor.text}.values())
         held = []
         if self.record_streams:
             for x in fresh:
@@ -116,8 +120,10 @@ class Communicator:
         return work
 
     def stream(self, rank: str | None = None, peer: str = "") -> Any:
-        name = f"{self.name} stream of {self._me(rank)}" + (f" and {peer}" if peer else "")
-        return type(self.d.current_stream())(self.d, name)
+        me = self._me(rank)
+        made = type(self.d.current_stream())(self.d, f"{self.name} stream of {me}" + (f" and {peer}" if peer else ""))
+        made.gpu = self.gpus.get(me, self.d._mine().process.gpu)
+        return made
 
     def _all(self, kind: str, rank: Any, reads: Any, writes: Any, match: Any, async_op: bool) -> Work:
         others = self._others(self._me(rank))
@@ -231,15 +237,20 @@ class Callback:
 
 
 class Condition:
-    def __init__(self, design: Any, name: str, lock: Any, waiters: int) -> None:
-        self.d, self.name, self.lock = design, name, lock
+    def __init__(self, design: Any, name: str, lock: Any, waiters: int, fifo: bool) -> None:
+        self.d, self.name, self.lock, self.fifo = design, name, lock, fifo and waiters > 1
         names = [""] if waiters == 1 else [f" {k}" for k in range(waiters)]
-        self.places = [(design.queue(f"{name} waiting{k}", 1), design.queue(f"{name} woken{k}", 1)) for k in names]
+        if self.fifo:
+            shared = design.queue(f"{name} waiting", waiters, {k.strip(): () for k in names})
+            self.places = [(shared, design.queue(f"{name} woken{k}", 1)) for k in names]
+        else:
+            self.places = [(design.queue(f"{name} waiting{k}", 1), design.queue(f"{name} woken{k}", 1)) for k in names]
         self.mine: dict[str, int] = {}
 
     def wait(self) -> None:
-        waiting, woken = self.places[self.mine.setdefault(threading.current_thread().name, len(self.mine))]
-        waiting.put()
+        mine = self.mine.setdefault(threading.current_thread().name, len(self.mine))
+        waiting, woken = self.places[mine]
+        waiting.put(tag=str(mine)) if self.fifo else waiting.put()
         self.lock.release()
         woken.get()
         self.lock.acquire()
@@ -247,6 +258,9 @@ class Condition:
     def notify(self) -> None:
         """The first place in a ring, begun anywhere, at which somebody waits."""
         count, mine = len(self.places), self.d._mine()
+        if self.fifo:
+            self.oldest()
+            return
         first = 0
         if count > 1:
             asked = sum(1 for one in mine.choices if one.startswith(f"{self.name} wakes")) + 1
@@ -259,7 +273,17 @@ class Condition:
                 woken.put()
                 return
 
+    def oldest(self) -> bool:
+        waiting = self.places[0][0]
+        if not waiting.holds(1):
+            return False
+        self.places[int(waiting.get().tag)][1].put()
+        return True
+
     def notify_all(self) -> None:
+        if self.fifo:
+            all(self.oldest() for _ in self.places)  # until nobody waits
+            return
         for waiting, woken in self.places:
             if waiting.holds(1):
                 waiting.get()
@@ -277,22 +301,23 @@ class Collector:
 
 
 class IpcQueue:
-    def __init__(self, design: Any, name: str, capacity: int) -> None:
-        self.d, self.queue = design, design.queue(name, capacity, ("event", "memory"))
+    def __init__(self, design: Any, name: str, capacity: int, gpu: int | None) -> None:
+        self.d, self.queue, self.gpu = design, design.queue(name, capacity, ("event", "memory")), gpu
         self.got: list[Any] = []
 
     def put(self, x: Any, *, feeder: bool = False) -> None:
-        stream = self.d.default_stream() if feeder else self.d.current_stream()
+        self.gpu = x.gpu if x.gpu is not None else self.d._mine().process.gpu
+        stream = self.d.default_stream(self.gpu) if feeder else self.d.current_stream(self.gpu)
         self.queue.put(stream.record_event(self.d.event("sent")), x)
 
     def get(self, *, opened: bool = False) -> Any:
         sent, tensor = self.queue.get()
         if not opened:
-            sent.wait()
-        tensor.imported = not opened  # of one that was open already nobody knows who is its last
+            sent.wait(self.d.current_stream(self.gpu))
+        tensor.imported = None if opened else self  # of one that was open already nobody knows who is its last
         if opened:
             for other in self.got:
-                other.imported = False
+                other.imported = None
         self.got = [*[one for one in self.got if one.held], tensor]
         return tensor
 
@@ -325,8 +350,8 @@ class Meetings:
 
         return make
 
-    def condition(self: Any, name: str, lock: Any, waiters: int = 1) -> Condition:
-        return Condition(self, name, lock, waiters)
+    def condition(self: Any, name: str, lock: Any, waiters: int = 1, fifo: bool = False) -> Condition:
+        return Condition(self, name, lock, waiters, fifo)
 
     def collector(self: Any, name: str, *, capacity: int = 1, stream: Any = None, process: Any = None, finaliser: Any = None) -> Collector:
         garbage = self.queue(f"{name} garbage", capacity, ("memory",))
@@ -339,13 +364,13 @@ class Meetings:
         self._thread(name, "loop", stream, process)(collect)
         return Collector(garbage)
 
-    def ipc_queue(self: Any, name: str, capacity: int = 1) -> IpcQueue:
-        return IpcQueue(self, name, capacity)
+    def ipc_queue(self: Any, name: str, capacity: int = 1, gpu: int | None = None) -> IpcQueue:
+        return IpcQueue(self, name, capacity, gpu)
 
     def malloc_async(self: Any, name: str, *, bytes: int = 4096, stream: Any = None) -> Any:
         where = stream or self.current_stream()
         pool = f"memory pool of {where.text}"
-        tensor = self.empty(name, bytes=bytes, stream=types.SimpleNamespace(text=pool))
+        tensor = self.empty(name, bytes=bytes, stream=types.SimpleNamespace(text=pool, gpu=where.gpu))
         self.world.do("Launch", f"malloc {name}", where.text, (("w", tensor.text, False, "value"),), None, False)
         tensor.name = name
         return tensor

@@ -156,14 +156,18 @@ class Thing:
 
 class Tensor(Thing):
     cursor = 0
-    imported = False
+    imported: Any = None
+    """What opened the storage that it is in, where it is known to be its last reference."""
     name = ""
+    gpu: int | None = None
+    graph: Any = None
+    """Whose own memory it is."""
 
     def __getitem__(self, key: Any) -> Any:
         if self.depth is not None:
             return self._at(key)
         made = Tensor(self.d, f"{self.text}/{part_text(key)}")
-        made.space = self.space
+        made.space, made.gpu = self.space, self.gpu
         return made
 
     def write(self, *, same_bytes: bool = False, time: Any = None) -> None:
@@ -188,29 +192,40 @@ class Tensor(Thing):
                 temporary.copy_(src, non_blocking, stream=stream, time=time)
                 self.d.host("spread", reads=[temporary], writes=[self])
             return self
-        self.d.world.do(
-            "Copy", self.text, src.text, self.d._s(stream), bool(non_blocking), False, harm, same_bytes, time
-        )
+        where = self.d._s(stream, self, src)
+        self.d._hooks.enqueues = {self.space, src.space} - {"pinned", "pageable"}
+        self.d.world.do("Copy", self.text, src.text, where, bool(non_blocking), False, harm, same_bytes, time)
         return self
 
     def to_cpu(self, name=None, non_blocking=False, *, stream=None, harm="value", bytes=4096, time=None):  # type: ignore
         return self.d.empty_pinned(name or "cpu", bytes=bytes).copy_(self, non_blocking, stream=stream, harm=harm, time=time)
 
     def item(self, *, stream=None, harm="value", time=None):  # type: ignore
-        self.d.world.do("Item", self.text, self.d._s(stream), harm, time)
+        where = self.d._s(stream, self)
+        self.d._hooks.enqueues = {self.space} - {"pinned", "pageable"}
+        self.d.world.do("Item", self.text, where, harm, time)
 
     def view(self, name=None, *, attributed=True, held=True):  # type: ignore
         base = self.text
         made = self.d._hold(Tensor(self.d, self.d._serial()))
+        made.space, made.gpu = self.space, self.gpu
         self.d.world.do("View", made.text, base, attributed)
         return made
 
     def release(self) -> None:
+        if self.graph is not None:
+            self.graph.take_back(self)
+            return
         assert self.held
         self.held = False
-        if self.imported:
-            self.d.current_stream().synchronize()
+        self.closes()
         self.d.world.do("Drop", self.text)
+
+    def closes(self) -> None:
+        """The storage of another process is closed with this reference: the host waits for its current stream (S138)."""
+        if self.imported is not None:
+            self.d.current_stream(self.imported.gpu).synchronize()
+            self.imported = None
 
     def free_async(self, stream: Any = None) -> None:
         free_async(self, stream)
@@ -219,6 +234,8 @@ class Tensor(Thing):
         return self
 
     def record_stream(self, stream: Thing) -> None:
+        if self.graph is not None:
+            self.graph.noted.add(self.text)
         self.d.world.do("RecordStream", self.text, stream.text)
 
     def take(self) -> Tensor:
@@ -397,11 +414,14 @@ class Cursor:
 class Pool:
     def __init__(self, design: Design, name: str, size: int, of: str) -> None:
         self.d, self.name, self.of, self.tokens = design, name, of, list(range(size))
+        self.gpu = design._processes[-1].gpu
 
     def take(self, name: str | None = None) -> Any:
         self.d.world.step(lambda: bool(self.tokens))
         token = self.tokens.pop(0)
         made: Any = Row(token) if self.of == "row" else self.d._hold(Tensor(self.d, f"{self.name}:{token}"))
+        if self.of != "row":
+            made.space, made.gpu = self.of, self.gpu
         self.d.world.say("Take", self.name, token)
         return made
 

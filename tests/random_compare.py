@@ -13,6 +13,7 @@ from typing import NamedTuple
 from fencepost.model import events
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
+from fencepost.model.platform import BARE, PLATFORMS
 from fencepost.proofs.check import Checker
 from fencepost.proofs.explore import certify
 from fencepost.proofs.explore.compile import Unsupported
@@ -159,7 +160,7 @@ def compare(
     """Decide, ask the machine, and search again without slicing or without reduction in a part `sliced` of the cases."""
     count = collections.Counter() if count is None else count
     rng = random.Random(seed)
-    world = random_world(rng) if world is None else world
+    world = _world(program, rng) if world is None else world
     found = decide(program, world, states)
     count[found.word] += 1
     search = Quick(program, Named(world[1].name, world[0].name))
@@ -192,6 +193,12 @@ def compare(
     if wrong is None and found.pairs and rng.random() < sliced:
         wrong = _other_searches(program, found, world, rng, count)
     return Result(found.word, wrong, tries, world, found)
+
+
+def _world(program: p.Program, rng: random.Random) -> World:
+    """A random one; where there are frees that may wait, often the platform on which that orders something."""
+    frees = any(isinstance(o := getattr(n, "operation", None), p.DeviceSync) and o.implied for t in program.threads for n in t.nodes)
+    return (PLATFORMS["cuda-synchronising-free"], BARE) if frees and rng.random() < 0.3 else random_world(rng)
 
 
 def _other_searches(

@@ -17,10 +17,11 @@ from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
 from fencepost.model.events.structure import Structure
 from fencepost.model.language.errors import DesignWarning
-from fencepost.model.platform import BARE
+from fencepost.model.platform import BARE, PLATFORMS
 from fencepost.proofs.certificates.invariant import Limits, TooLarge
 from fencepost.proofs.certificates.world import Unsupported
 from fencepost.proofs.certificates.writing import hazard
+from fencepost.proofs.liveness.search import Hang
 from fencepost.proofs.liveness.search import search as liveness
 from fencepost.simulator.machine import Machine
 from fencepost.simulator.machine_script import Random
@@ -139,6 +140,17 @@ def in_all_short_runs(case: Case, count: Count[str], nodes: int = 14, depth: int
     return None
 
 
+def steps_of(player: events.Player, t: int, label: int) -> list[Step]:
+    """The steps that a thread can make next; `label` is for memory that nobody had before."""
+    node, pc = player.node(t), player.pc(t)
+    if isinstance(node, p.Ask):
+        return [Step(t, pc, answer) for answer in player.possible_answers(t)]
+    if isinstance(node.operation, (p.Alloc, p.Take)):
+        free, fresh = block_choices(player, t)
+        return [Step(t, pc, None, b) for b in (*free, *((label,) if fresh else ()))]
+    return [Step(t, pc)]
+
+
 def every_hazard(program: p.Program, depth: int, limit: int, world: World) -> tuple[Hazards, bool]:
     """What is wrong in the runs of at most `depth` steps, and whether these were all runs."""
     found: Hazards = set()
@@ -150,14 +162,7 @@ def every_hazard(program: p.Program, depth: int, limit: int, world: World) -> tu
         for t in range(len(program.threads)):
             if not player.enabled(t):
                 continue
-            node, pc = player.node(t), player.pc(t)
-            if isinstance(node, p.Ask):
-                options += [Step(t, pc, answer) for answer in player.possible_answers(t)]
-            elif isinstance(node.operation, (p.Alloc, p.Take)):
-                free, fresh = block_choices(player, t)
-                options += [Step(t, pc, None, b) for b in (*free, *((len(done),) if fresh else ()))]
-            else:
-                options.append(Step(t, pc))
+            options += steps_of(player, t, len(done))
         options += player.device_steps()
         if not options or len(done) == depth:
             whole = whole and not options
@@ -221,6 +226,9 @@ def by_hangs(case: Case, count: Count[str], runs: int = 12) -> str | None:
     found = liveness(case.program, 2_000)
     machine = Machine(case.program, *case.world)
     count["hangs"] += found.hang is not None
+    ends = None if found.hang is None else goes_on(case.program, found.hang, case.seed)
+    if ends is not None:
+        return f"liveness finds a hang, but {ends}"
     for k in range(runs):
         outcome = machine.run(Random(f"hang {case.seed} {k}"), turns=4, limit=250, stop=False)
         if outcome.ended != "blocked":
@@ -232,10 +240,65 @@ def by_hangs(case: Case, count: Count[str], runs: int = 12) -> str | None:
     return None
 
 
+def goes_on(program: p.Program, hang: Hang, seed: int, tries: int = 8, steps: int = 60) -> str | None:
+    """Which of a hang's threads does not wait at the end of its run, or goes on in some run that continues it on the event structure."""
+    world = (PLATFORMS["cuda-synchronising-free"], BARE)  # a free may wait, and here it does
+    waiters = [one for one in hang.waiters if one.thread < len(program.threads)]
+    for k in range(tries):
+        rng = random.Random(f"{seed} {k}")
+        player = events.Player(program, *world)
+        player.play(hang.run)
+        for one in waiters:
+            if player.pc(one.thread) == one.node and player.enabled(one.thread):
+                player.step(Step(one.thread, one.node))  # the call that waits for device work
+                if one.thread not in player.inside:
+                    return f"{program.threads[one.thread].name} does not wait at the end of its run"
+        for step in range(steps):
+            for one in waiters:
+                if player.enabled(one.thread) or (player.pc(one.thread) != one.node and one.thread not in player.inside):
+                    return f"{program.threads[one.thread].name} goes on {step} steps behind its run"
+            options: list[Step] = list(player.device_steps())
+            for t in range(len(program.threads)):
+                if not player.finished(t) and player.enabled(t):
+                    options += steps_of(player, t, len(hang.run.steps) + step)
+            if not options:
+                break
+            player.step(rng.choice(options))
+    return None
+
+
 def in_structure(case: Case, count: Count[str], runs: int = 8) -> str | None:
     """Each wrong read of the machine has a hazard in its run, and each run is one of the event structure."""
     seen = structured(case.program, case.seed, case.world, runs)
     count["machine runs on the event structure"] += seen.wrong + seen.clean
+    return None
+
+
+def of_one_kind(case: Case, count: Count[str]) -> str | None:
+    """The kind that the search gives a hazard, and that under which it is told, are kinds that the two operations have in its run."""
+    for one in case.decided.judged:
+        found, hazard = one.found, one.hazard
+        if found.kind == "UNDEFINED" or hazard.kind == "UNDEFINED":
+            if found.kind != hazard.kind:
+                return f"the search says {found.kind}, and {hazard.name} is told"
+            continue
+        player = events.Player(case.program, *case.world)
+        player.play(one.run)
+        structure = Structure(player, one.run)
+        ends = {found.first: "first", found.second: "second"}
+        kinds: set[str] = set()
+        for pair in events.conflicts(structure):
+            made = [structure.nodes[structure.accesses[k].node] for k in sorted(pair)]
+            places = [(node.thread, one.run.steps[node.step].node) for node in made]
+            if set(places) == set(ends):
+                letters = ["W" if structure.accesses[k].touched.write else "R" for k in sorted(pair)]
+                kinds.add(f"{letters[1]}A{letters[0]}")
+                if places != [found.first, found.second] and len(ends) == 2:
+                    kinds.add(f"{letters[0]}A{letters[1]}")  # what one step lets go on may run in either order
+        count["kinds of hazards"] += 1
+        kind = hazard.kind if found.kind == "same bytes" else f"{found.kind[1]}A{found.kind[0]}"
+        if not {hazard.kind, kind} <= kinds:
+            return f"the search says {kind}, told is {hazard.name}, and the run has {sorted(kinds)} at {sorted(map(str, ends))}"
     return None
 
 
@@ -244,10 +307,8 @@ def in_plain_python(case: Case, count: Count[str], seeds: int = 3, turns: int = 
     features = set(features_of(case.text))
     if {"several threads", "cursor"} <= features:
         return None  # Python takes an index where it is written, the program where it is used
-    if {"blocking stream", "copy"} <= features:
-        return None  # the oracle does not know which copies are the host's own (S49)
-    if {"IPC", "second GPU"} & features or "waiters=2" in case.text:
-        return None  # current streams of several GPUs (S16), and what opens a storage twice: not in the oracle
+    if "waiters=2" in case.text:
+        return None  # which place a thread waits at is named in the order of the text there
     setups = [thread.name for thread in case.program.threads if thread.kind == "setup"]
     name = "<random design in plain Python>"
     linecache.cache[name] = (len(case.text), None, case.text.splitlines(keepends=True), name)
@@ -320,7 +381,7 @@ def small(text: str, seed: int, result: Result) -> str:
 
 CHECKS: dict[str, Callable[[Case, Count[str]], str | None]] = {
     "events": in_events, "all short runs": in_all_short_runs, "certificates": by_certificates, "SMT": by_smt, "hangs": by_hangs,
-    "structure": in_structure, "plain Python": in_plain_python,
+    "structure": in_structure, "plain Python": in_plain_python, "kinds": of_one_kind,
 }  # fmt: skip
 
 

@@ -227,3 +227,81 @@ def _drains(program: p.Program) -> p.Program:
                     nodes[target] = p.Do(got.operation, number)
         threads.append(p.Thread(thread.name, thread.kind, tuple(nodes), thread.entry, thread.locals))
     return p.Program(program.name, program.objects, tuple(threads))
+
+
+def conditions(rng: random.Random) -> p.Program:
+    """Threads that wait on one condition and threads that notify, with whatever else they do in between, by the language."""
+    import fencepost as fp
+
+    d = fp.Design("random conditions")
+    pick, count = rng.choice, rng.choice((2, 2, 2, 3))
+    lock, data = d.lock("lock"), d.pageable("data")
+    go = d.condition("go", lock, waiters=count, fifo=rng.random() < 0.25)
+    done, turn = d.queue("done", capacity=pick((1, 2)), item=()), d.queue("turn", capacity=1, item=())
+    asked, rows = d.flag("asked"), d.pool("rows", size=1, of="row")
+
+    def other() -> list[str]:
+        return [pick(("work", "work", "done", "done", "got", "turn", "turned", "flag", "flagged", "row", "maybe work", "maybe done"))]
+
+    def act(what: str) -> None:
+        if what == "work":
+            data.read()
+        elif what == "done":
+            done.put()
+        elif what == "got":
+            done.get()
+        elif what == "turn":
+            turn.put()
+        elif what == "turned":
+            turn.get()
+        elif what == "flag":
+            asked.set()
+        elif what == "flagged":
+            asked.wait()
+            asked.clear()
+        elif what == "row":
+            rows.give(rows.take())
+        elif what == "maybe work":
+            with d.maybe("works"):
+                data.read()
+        elif what == "maybe done":
+            with d.maybe("is done"):
+                done.put()
+        elif what in ("wait", "wait if asked", "notify", "notify all", "set and notify"):
+            with lock:
+                if what == "wait":
+                    go.wait()
+                elif what == "wait if asked":
+                    if not asked.is_set():
+                        go.wait()
+                elif what == "notify all":
+                    go.notify_all()
+                else:
+                    if what == "set and notify":
+                        asked.set()
+                    go.notify()
+
+    def thread(name: str, row: list[str]) -> None:
+        def body() -> None:
+            for what in row:
+                act(what)
+
+        d.loop(name)(body)
+
+    waits = "wait if asked" if rng.random() < 0.2 else "wait"
+    answers = rng.random() < 0.5
+    for number in range(count):
+        row = [waits]
+        if answers:
+            row.append("done")
+        elif rng.random() < 0.4:
+            row += other()
+        thread(f"waiter {number}", row)
+    for number in range(1 if count == 3 else pick((1, 1, 2))):
+        row = [pick(("notify", "notify", "notify", "notify all", "set and notify"))]
+        if answers and number == 0:
+            row.append("got")
+        elif rng.random() < 0.4:
+            row += other()
+        thread(f"notifier {number}", row)
+    return d.build()

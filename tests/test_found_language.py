@@ -129,7 +129,7 @@ def no_kernel(what: str = "host function") -> fp.Design:
         elif what == "kernel":
             d.launch("k")
         else:
-            (x or d.malloc_async("x")).free_async()
+            (d.malloc_async("x") if x is None else x).free_async()
 
     return d
 

@@ -9,10 +9,12 @@ import pytest
 from fencepost.engines import Question, ask
 from fencepost.model import events
 from fencepost.model.answer import Run
+from fencepost.model.platform import platform
+from fencepost.proofs.certificates.writing import hazard
 from fencepost.proofs.check import check
 from fencepost.proofs.liveness.search import search
 from fencepost.simulator.machine import Machine
-from fencepost.simulator.machine_script import DEFAULTS, Follow
+from fencepost.simulator.machine_script import DEFAULTS, Follow, Random
 from fencepost.simulator.machine_state import FOREVER
 
 
@@ -320,3 +322,45 @@ def test_a_wrong_argument_is_one_line(make: Any, message: str) -> None:
     """These ended in a traceback, or were taken."""
     with pytest.raises(fp.DesignError, match=message):
         make(fp.Design("wrong"))
+
+
+def test_a_use_of_freed_memory_that_never_happens_is_none() -> None:
+    """Found by a random design: the certificates' relation blamed the read of a freed block when it was enqueued, behind a wait for a
+    flag that nobody stores to."""
+    d = fp.Design("never read")
+    s, word = d.stream("s"), d.device_flag("word")
+    mine, other, done = d.device("mine"), d.stream("other"), d.event("done")
+
+    @d.script("thread")
+    def thread() -> None:
+        d.launch("write", writes=[mine], stream=s)
+        done.record(s)
+        other.wait_event(done)
+        d.launch("read", reads=[mine], stream=other)
+        s.wait_value(word, 1)
+        block = d.malloc_async("block", stream=s)
+        raw = block.view("raw", held=False)
+        block.free_async(s)
+        d.launch("late", reads=[raw], stream=s)
+
+    program = d.build()
+    assert check(program, explain=False).verdict == fp.PROVED
+    assert hazard(program, platform(None)) is None
+
+
+def test_a_free_may_wait() -> None:
+    """A free that waits for the device hangs where only its caller could end what runs there (S38); one that does not goes on."""
+    d = fp.Design("free that may wait")
+    s, word, page = d.stream("s"), d.device_flag("word"), d.pinned("page")
+
+    @d.script("thread")
+    def thread() -> None:
+        s.wait_value(word, 1)
+        d.free(page)
+        word.store(1)
+
+    program = d.build()
+    assert search(program).hang is not None
+    machine = Machine(program)
+    ended = {machine.run(Random(f"free {k}"), stop=False).ended for k in range(20)}
+    assert ended == {"blocked", "done"}

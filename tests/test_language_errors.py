@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import itertools
+import logging
 import re
 import warnings
 from collections.abc import Callable
@@ -244,11 +244,12 @@ def test_a_global(k: Kit) -> None:
 
 
 def test_state_that_cannot_be_seen(k: Kit) -> None:
-    sly = ctypes.c_int(0)
+    sly: Any = logging.getLogger("fencepost tests")  # of a logger plain attributes are seen
+    sly.values = [0]
 
     def body() -> None:
-        sly.value += 1
-        if sly.value % 2:
+        sly.values[0] += 1
+        if sly.values[0] % 2:
             k.buffer.write()
         k.buffer.read()
 
@@ -256,18 +257,19 @@ def test_state_that_cannot_be_seen(k: Kit) -> None:
 
 
 def test_a_handle_of_an_earlier_turn(k: Kit) -> None:
-    box = ctypes.py_object(None)
+    box: Any = logging.getLogger("fencepost tests")
+    box.values = []
 
     def body() -> None:
-        if box.value is not None:
-            box.value.synchronize()
-        box.value = k.d.event("done")
+        for value in box.values:
+            value.synchronize()
+        box.values = [k.d.event("done")]
 
     k.refuses(body, "'done' was made in an earlier turn")
 
 
 def test_a_handle_of_another_thread(k: Kit) -> None:
-    box = ctypes.py_object(None)
+    box: Any = logging.getLogger("fencepost tests")
 
     @k.d.loop("other")
     def other() -> None:
@@ -475,8 +477,8 @@ def test_hidden_iterators_over_drain(k: Kit) -> None:
         for _, part in zip(k.queue.drain(), ["a", "b", "c", "d"], strict=False):
             k.buffer[part].write()
 
-    k.refuses(numbered, "an iteration of this drain loop")
-    k.refuses(zipped, "an iteration of this drain loop")
+    k.refuses(numbered, "'number' changes in every iteration of the drain loop")
+    k.refuses(zipped, "'part' changes in every iteration of the drain loop")
 
 
 def test_flag_set_in_drain(k: Kit) -> None:

@@ -147,8 +147,8 @@ def case_44_sglang_31357(ack: Literal["received", "quiet"] = "received") -> fp.D
     """Case 44, sgl-project/sglang#31357 (cf. #24580): an abort is acknowledged before the transfers are quiet.
 
     A model of the reported mechanism. It exists because a maintainer doubted that the race is real: the printed run is the
-    interleaving. The network agent is a stream that nobody orders; prefill and decode are two processes that exchange
-    messages.
+    interleaving. The network agent is a stream that nobody orders; prefill and decode are two threads here, for two
+    processes that share nothing but messages and the block.
     """
     d = fp.Design("sglang#31357")
     block = d.device("block")
@@ -295,7 +295,7 @@ def case_c20_rtx6kpro_47(load_waits: bool = False) -> fp.Design:
         @d.loop("sender", stream=produce)
         def send() -> None:
             d.launch("kernel", writes=[block])
-            written = d.event("written")
+            written = d.event("written", interprocess=True)
             written.record()
             ready.put(written)
             stored.get().wait()
@@ -308,7 +308,7 @@ def case_c20_rtx6kpro_47(load_waits: bool = False) -> fp.Design:
             if load_waits:
                 written.wait()
             d.launch("load", reads=[block])
-            done = d.event("read")
+            done = d.event("read", interprocess=True)
             done.record()
             stored.put(done)
 

@@ -146,8 +146,8 @@ def case_17_torchtune_1867(record: bool = False) -> fp.Design:
     """Case 17, meta-pytorch/torchtune#1867 (fix #1936): an alias of an offloaded activation outlives the tensor that is tracked.
 
     A model of the reported mechanism. It exists because the offloader deletes its reference at what it takes for the last
-    use. The view is an alias that no longer holds the storage (in the report a storage swap), so the block is free for
-    the prefetch stream while the compute stream reads through it.
+    use. The kernel that reads through the view comes behind that, and nothing makes the prefetch stream, which owns the
+    block, wait for it: the block is free for the next prefetch while the compute stream reads through the view.
     """
     d = fp.Design("torchtune#1867")
     prefetch = d.stream("prefetch")

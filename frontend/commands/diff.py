@@ -49,6 +49,7 @@ def diff(
     """
     from fencepost.diff.compare import HARMS, compare, exit_code
     from fencepost.diff.side import Build, Request
+    from fencepost.report.diff import write
 
     begin = time.perf_counter()
     harms = tuple(part.strip() for part in fail_on.split(",")) if fail_on is not None else HARMS
@@ -65,21 +66,16 @@ def diff(
         sides = _sides(targets, revisions, staged, bool(befores or afters), folder)
         names = (sides[0][0], sides[1][0])
 
-        def entries(defaults: bool = False, at_work: bool = False) -> list[tuple[Entry, ...]]:
+        def entries(defaults: bool = False) -> list[tuple[Entry, ...]]:
             requests = [
                 Request(str(root), spelled, (*sets, *own), keyword, environment, platform, defaults)
                 for (_, root, spelled), own in zip(sides, (befores, afters), strict=True)
             ]
             builds = [Build(side, request, folder / "out") for (side, _, _), request in zip(sides, dict.fromkeys(requests), strict=False)]
-            if at_work:
-                # While both sides are built.
-                import fencepost.proofs.check
-                import fencepost.proofs.judge
-                import fencepost.report.text  # noqa: F401
             built = [build.result() for build in builds]
             return built if len(built) == 2 else built * 2  # the same twice is built once
 
-        before, after = entries(at_work=True)
+        before, after = entries()
         if befores or afters:
             # The same design under other parameters: one pair, whatever was set.
             before, after = _untitled(before), _untitled(after)
@@ -89,8 +85,6 @@ def diff(
             if not titles and not same and not sets:
                 before, after = entries(defaults=True)
         found = compare(before, after, names=names, fail_on=harms, budget=budget)
-    from fencepost.report.diff import write
-
     write(found, names, format_, sys.stdout, time.perf_counter() - begin)
     return exit_code(found)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from fencepost.model.answer import REFUTED
 from fencepost.parameters import spelled
 from fencepost.plan import Combination, Plan
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 ALL_ROWS = 16
 """Up to so many placements each is a row; beyond only those that are minimal somewhere."""
@@ -25,8 +28,8 @@ def name_of(row: Row, plan: Plan) -> str:
     return "  ".join(part for part in (waits, spelled(dict(choice))) if part) or "as it is"
 
 
-def cell(combination: Combination, plan: Plan) -> str:
-    """The verdict, with the margin of a proof or the hazard of a refutation."""
+def cell(combination: Combination, plan: Plan, letters: dict[str, str] | None = None) -> str:
+    """The verdict, with the margin of a proof or the hazards of a refutation; with `letters` these stand for their names."""
     answer = combination.answer
     if answer is None:
         return "error"
@@ -35,8 +38,16 @@ def cell(combination: Combination, plan: Plan) -> str:
         star = "*" if plan.waits and combination.kept in plan.minimal[combination.rest] else ""
         return f"proved{star}" + ("" if margin is None else f", margin {margin}")
     if answer.verdict == REFUTED:
-        return ", ".join(dict.fromkeys(hazard.name for hazard in answer.hazards))
+        names = list(dict.fromkeys(hazard.name for hazard in answer.hazards))
+        if letters is None:
+            return "; ".join(names)
+        return "refuted: " + ", ".join(sorted(letters.setdefault(name, _letter(len(letters))) for name in names))
     return answer.verdict
+
+
+def _letter(number: int) -> str:
+    """a, b, ... z, aa, ab, ..."""
+    return (chr(96 + number // 26) if number >= 26 else "") + chr(97 + number % 26)
 
 
 def rows_of(plan: Plan) -> list[Row]:
@@ -80,7 +91,7 @@ def notes(plan: Plan) -> list[tuple[str, str]]:
         for row in plan.lost[:6]:
             answers = [at(plan, row, column).answer for column in columns_of(plan)]
             names = dict.fromkeys(h.name for answer in answers if answer is not None for h in answer.hazards)
-            found.append(("lost", f"no {plan.axis} saves {name_of(row, plan)}: {', '.join(names)}"))
+            found.append(("lost", f"no {plan.axis} saves {name_of(row, plan)}: {'; '.join(names)}"))
         if len(plan.lost) > 6:
             found.append(("lost", f"and {len(plan.lost) - 6} more placements"))
     for wait, text in _costs(plan):
@@ -90,6 +101,7 @@ def notes(plan: Plan) -> list[tuple[str, str]]:
         extra = plan.memory(setting, sets[0]) if sets else None
         if extra and plan.axis is not None:
             costs.setdefault(f"{plan.axis}={plan.split(setting)[1]}", extra)
+    costs = dict(sorted(costs.items(), key=lambda one: one[1]))
     if costs:
         found.append(("memory", "more than the least: " + ", ".join(f"{w} +{n} bytes" for w, n in costs.items())))
     return found
@@ -111,42 +123,15 @@ def _costs(plan: Plan) -> list[tuple[str, str]]:
 def write_plans(plans: Sequence[Plan], out: TextIO) -> None:
     """The plans as one table, each design under its own line, and the notes of each."""
     from fencepost.report.text import console_for
-    from rich import box
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
     console = console_for(out)
-    axes = {plan.axis for plan in plans if plan.axis is not None}
-    columns: list[Any] = [None]
-    if len(axes) == 1:
-        columns = list(dict.fromkeys(value for plan in plans if plan.axis is not None for value in columns_of(plan)))
-    axis = next(iter(axes)) if len(axes) == 1 else None
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    first = "kept" if any(plan.waits for plan in plans) else "setting"
-    # The axis is named once where its name on every column would be folded.
-    once = axis is not None and (len(axis) + 6) * len(columns) > console.width - 20
-    table.add_column(f"{first}; {axis}:" if once else first, overflow="fold")
-    for column in columns:
-        table.add_column("verdict" if axis is None else str(column) if once else f"{axis}={column}", overflow="fold")
-    for plan in plans:
-        if len(plans) > 1:
-            table.add_row(Text(_title(plan).partition(": ")[0], style="bold"))
-        for row in rows_of(plan):
-            cells = [cell(at(plan, row, value), plan) for value in columns_of(plan)]
-            if axis is None or plan.axis is None:
-                # Without the shared axis each value of an axis of its own stands in one cell.
-                one = ", ".join(f"{plan.axis}={v}: {c}" for v, c in zip(columns_of(plan), cells, strict=True)) if plan.axis else cells[0]
-                texts = [one] + [""] * (len(columns) - 1)
-            else:
-                here = dict(zip(columns_of(plan), cells, strict=True))
-                texts = [here.get(column, "") for column in columns]
-            name = name_of(row, plan)
-            table.add_row(Padding(Text(name), (0, 0, 0, 2)) if len(plans) > 1 else Text(name), *map(_coloured, texts))
     with console.capture() as captured:
         if len(plans) == 1:
             console.print(Text(_title(plans[0]), style="bold"))
-        console.print(Padding(table, (0, 0, 0, 2), expand=False))
+        _write_table(plans, console)
         for plan in plans:
             if len(plans) > 1:
                 console.print(Text(plan.target, style="bold"))
@@ -159,16 +144,95 @@ def write_plans(plans: Sequence[Plan], out: TextIO) -> None:
     out.writelines(line.rstrip(" ") + "\n" for line in captured.get().splitlines())
 
 
+GAP = 3
+"""Columns of blanks between two columns of the table."""
+
+
+def _write_table(plans: Sequence[Plan], console: Console) -> None:
+    """One table of all plans; where the names of hazards do not fit, letters stand for them, and a list says which."""
+    from rich.text import Text
+
+    axes = {plan.axis for plan in plans if plan.axis is not None}
+    axis = next(iter(axes)) if len(axes) == 1 else None
+    columns: list[Any] = [None]
+    if axis is not None:
+        columns = list(dict.fromkeys(value for plan in plans if plan.axis is not None for value in columns_of(plan)))
+    kept = "kept" if any(plan.waits for plan in plans) else "setting"
+    if kept == "kept" and len(plans) > 1:
+        kept += " (* no wait fewer is safe)"
+    # The axis is named once where its name on every column would be folded.
+    once = axis is not None and (len(axis) + 6) * len(columns) > console.width - 20
+    heads = [f"{kept}; {axis}:" if once else kept]
+    heads += ["verdict" if axis is None else str(column) if once else f"{axis}={column}" for column in columns]
+    shift = 2 if len(plans) > 1 else 0
+    room = console.width - 2
+    letters: dict[str, str] = {}
+    for short in (False, True):
+        parts = [(plan, [_texts(plan, row, columns, axis, letters if short else None) for row in rows_of(plan)]) for plan in plans]
+        lines = [texts for _, rows in parts for texts in rows]
+        widths = [max(len(texts[k]) + (shift if k == 0 else 0) for texts in [heads, *lines]) for k in range(len(heads))]
+        if sum(widths) + GAP * len(columns) <= room:
+            break
+    if sum(widths) + GAP * len(columns) > room:
+        # Words are kept whole as far as that goes: no column is narrower than its longest one.
+        words = [max(len(word) for texts in [heads, *lines] for word in [*texts[k].split(), ""]) for k in range(len(heads))]
+        left = room - GAP * len(columns) - widths[0]
+        fair = max(left // len(columns), 8)
+        widths[1:] = [min(width, max(fair, word)) for width, word in zip(widths[1:], words[1:], strict=True)]
+        widths[0] = min(widths[0], max(room - GAP * len(columns) - sum(widths[1:]), words[0] + shift, 12))
+    console.print(Text("  " + _wrapped(heads, widths)[0], style="bold"))
+    for line in _wrapped(heads, widths)[1:]:
+        console.print(Text("  " + line, style="bold"))
+    console.print(Text("  " + "\u2500" * min(room, sum(widths) + GAP * len(columns))))
+    for plan, rows in parts:
+        if len(plans) > 1:
+            console.print(Text("  " + _title(plan).partition(": ")[0], style="bold"))
+        for texts in rows:
+            for line in _wrapped(texts, widths, shift):
+                console.print(_coloured(line))
+    for name, letter in letters.items():
+        console.print(Text(f"  {letter}  {name}"))
+
+
+def _texts(plan: Plan, row: Row, columns: list[Any], axis: str | None, letters: dict[str, str] | None) -> list[str]:
+    """One row: its name, and a cell for each column."""
+    cells = [cell(at(plan, row, value), plan, letters) for value in columns_of(plan)]
+    if axis is None or plan.axis is None:
+        # Without the shared axis each value of an axis of its own stands in one cell.
+        one = ", ".join(f"{plan.axis}={v}: {c}" for v, c in zip(columns_of(plan), cells, strict=True)) if plan.axis else cells[0]
+        return [name_of(row, plan), one, *[""] * (len(columns) - 1)]
+    here = dict(zip(columns_of(plan), cells, strict=True))
+    return [name_of(row, plan), *(here.get(column, "") for column in columns)]
+
+
+def _wrapped(texts: Sequence[str], widths: Sequence[int], shift: int = 0) -> list[str]:
+    """A row as lines: each cell in its column, broken between words."""
+    import textwrap
+
+    cells = [textwrap.wrap(text, max(1, width - (shift if k == 0 else 0)), break_on_hyphens=False) or [""]
+             for k, (text, width) in enumerate(zip(texts, widths, strict=True))]  # fmt: skip
+    lines = []
+    for number in range(max(map(len, cells))):
+        parts = [one[number] if number < len(one) else "" for one in cells]
+        parts[0] = " " * shift + parts[0]
+        lines.append((" " * GAP).join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip())
+    return lines
+
+
 def _title(plan: Plan) -> str:
     fixed = f" [{spelled(plan.fixed)}]" if plan.fixed else ""
     star = "; * no wait fewer is safe there" if plan.waits else ""
     return f"{plan.target}{fixed}: {len(plan.table)} combinations{star}"
 
 
-def _coloured(text: str) -> Any:
+def _coloured(line: str) -> Any:
+    """A line of a row: proofs green, refutations red."""
     from rich.text import Text
 
-    return Text(text, style="green" if text.startswith("proved") else "red" if text[:3] in ("WAR", "RAW", "WAW", "UND") else "")
+    found = Text("  " + line)
+    found.highlight_regex(r"proved\*?(, margin -?\d+)?", "green")
+    found.highlight_regex(r"\b(refuted: [a-z, ]+|(WAR|RAW|WAW|UNDEFINED) \S+)", "red")
+    return found
 
 
 def plans_to_json(plans: Sequence[Plan]) -> str:

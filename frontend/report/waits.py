@@ -170,7 +170,8 @@ class Told:
         if answer.cost_open:
             yield "cost", f"no break-even of waits: {answer.cost_open}"
         if answer.cost_of:
-            yield "cost", f"break-evens are those of steady steps with {answer.cost_of}"
+            which = "computed figures" if answer.cost_open else "break-evens"
+            yield "cost", f"{which} are those of steady steps with {answer.cost_of}"
 
 
     def _more_sets(self) -> str:
@@ -221,6 +222,49 @@ def _distinct(hazards: Iterable[Hazard]) -> list[Hazard]:
     return list(seen.values())
 
 
+def _groups(told: Told, verbose: bool) -> Iterator[tuple[list[Finding], list[str]]]:
+    """Findings in the order of the table, those that the same is said about together, and what is said."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    said: dict[int, list[str]] = {}
+    alike = _alike(told.answer.findings)
+    for finding in sorted(told.answer.findings, key=lambda f: (ORDER.index(f.kind), f.sync)):
+        details = list(told.details(finding))
+        if finding.kind == REDUNDANT and finding.why and not finding.missed and not verbose:
+            costs = [line for line in details if line.startswith("cost: ")]
+            bound = told.answer.syncs[finding.sync].kind == BOUND
+            details = costs or details if bound else [finding.why, *costs]
+        said[finding.sync] = details
+        key: tuple[object, ...] = (finding.sync,)
+        if finding.kind in (REDUNDANT, USELESS) and details and not verbose:
+            key = (finding.kind, *details)
+        elif finding.sync in alike and not verbose:
+            key = (alike[finding.sync], *details[1:])
+        groups.setdefault(key, []).append(finding)
+    for group in groups.values():
+        details = said[group[0].sync]
+        if len(group) > 1 and group[0].kind == CONDITIONAL:
+            members = alike[group[0].sync]
+            which = f"these {len(members)}" if len(members) == len(group) else told.numbers(sorted(members))
+            each = [line.replace("without both: ", "without all of them: ") for line in details[1:]]
+            yield group, [f"any one of {which} is enough, the others may go", *each]
+        else:
+            yield group, [f"each: {line}" for line in details] if len(group) > 1 else details
+
+
+FEW = 3
+"""Synchronisations that can stand in for each other up to which each is told for itself."""
+
+
+def _alike(findings: Sequence[Finding]) -> dict[int, frozenset[int]]:
+    """Of those that may go while another one stays: many of which any one is enough, by number."""
+    sets = {
+        f.sync: frozenset((f.sync, *(one[0] for one in f.alternatives)))
+        for f in findings
+        if f.kind == CONDITIONAL and all(len(one) == 1 for one in f.alternatives)
+    }
+    return {k: one for k, one in sets.items() if len(one) > FEW and all(sets.get(j) == one for j in one)}
+
+
 def write_waits(case: Case, answer: Waits, out: TextIO, *, verbose: bool = False) -> None:
     """One design's synchronisations as text."""
     from fencepost.report.lanes import lanes
@@ -239,23 +283,21 @@ def write_waits(case: Case, answer: Waits, out: TextIO, *, verbose: bool = False
     styles = {NEEDED: "bold", USELESS: "yellow", OPEN: "yellow", CONDITIONAL: "cyan"}
     listed = 0
     left_out: Counter[str] = Counter()
-    for finding in sorted(answer.findings, key=lambda f: (ORDER.index(f.kind), f.sync)):
-        sync = answer.syncs[finding.sync]
-        if finding.kind in (REDUNDANT, USELESS):
-            listed += 1
-            if listed > MOST_ROWS and not verbose:
-                left_out[finding.kind] += 1
-                continue
-        place = told.where(sync.at)
-        head = Text(f"{told.text(sync)}  ")
-        head.append(place, style="dim")
-        details = list(told.details(finding))
-        if finding.kind == REDUNDANT and finding.why and not finding.missed and not verbose:
-            costs = [line for line in details if line.startswith("cost: ")]
-            details = costs or details if sync.kind == BOUND else [finding.why, *costs]
-        table.add_row(f"[{finding.sync + 1}]", Text(WORDS.get(finding.kind, finding.kind), style=styles.get(finding.kind, "")), head)
-        for sentence in details:
-            table.add_row("", "", Padding(Text(sentence), (0, 0, 0, 2)))
+    for group, sentences in _groups(told, verbose):
+        for finding in group:
+            if finding.kind in (REDUNDANT, USELESS):
+                listed += 1
+                if listed > MOST_ROWS and not verbose:
+                    left_out[finding.kind] += 1
+                    continue
+            sync = answer.syncs[finding.sync]
+            head = Text(f"{told.text(sync)}  ")
+            head.append(told.where(sync.at), style="dim")
+            style = styles.get(finding.kind, "")
+            table.add_row(f"[{finding.sync + 1}]", Text(WORDS.get(finding.kind, finding.kind), style=style), head)
+        if group[0].kind not in left_out:
+            for sentence in sentences:
+                table.add_row("", "", Padding(Text(sentence), (0, 0, 0, 2)))
     with console.capture() as captured:
         console.print(Text(f"{case.design}{title}: {told.summary()}", style="bold"))
         console.print(Padding(table, (0, 0, 0, 2), expand=False))

@@ -61,9 +61,9 @@ def _copy(w: Words, o: p.Copy, t: p.Thread, n: int | None) -> str:
 
 
 def _put(w: Words, o: p.Put, t: p.Thread, n: int | None) -> str:
-    values = ", ".join(w.value(v, t, n) for v in o.values)
-    tag = f"{o.tag!r}: " if o.tag else ""
-    return f"{w.name(o.queue)}.put({tag}{values})"
+    values = [repr(o.tag)] if o.tag else []
+    values += [w.value(v, t, n) for v in o.values]
+    return f"{w.name(o.queue)}.put({', '.join(values)})"
 
 
 def _into(w: Words, ids: tuple[int, ...], t: p.Thread) -> str:
@@ -85,7 +85,7 @@ _Say = Callable[[Words, Any, p.Thread, Any], str]
 
 _OPERATIONS: dict[type, _Say] = {
     p.Host: _host,
-    p.Launch: lambda w, o, t, n: f"launch {o.name} ({w.accesses(o.accesses, t, n)})",
+    p.Launch: lambda w, o, t, n: f"launch {o.name} ({w.accesses(o.accesses, t, n)})" if o.accesses else f"launch {o.name}",
     p.Copy: _copy,
     p.Memset: lambda w, o, t, n: f"memset({w.operand(o.dst, t, n)})",
     p.Item: lambda w, o, t, n: f"{w.operand(o.src, t, n)}.item()",

@@ -82,6 +82,7 @@ class MaybeBlock:
         self._before, self._outside = ({}, {}) if recording.repeats else (_variables(), state_of(recording.tracer.body))
         self._advances, self._held = dict(recording.advances), recording.alive()
         self._memory = (dict(recording.counts), dict(recording.below))
+        self._locks = recording.locks()
         recording.begin_maybe(p.Maybe(self._name))
         recording.frames.append(self._frame)
 
@@ -97,6 +98,7 @@ class MaybeBlock:
                     "or release it behind the block",
                     self._text,
                 )
+        recording.same_locks(self._locks, f"maybe {self._name!r}", "in a run without it", self._text)
         recording.end_maybe()
         recording.counts, recording.below = self._memory  # the same names and questions follow when it does not run
         for cursor, count in recording.advances.items():

@@ -14,6 +14,7 @@ import msgspec
 from fencepost.model import program as p
 from fencepost.model.language.design import Design
 from fencepost.model.language.errors import fail, shown
+from fencepost.model.language.tracer import NO_ITEM
 
 
 def program_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> p.Program:
@@ -113,10 +114,13 @@ def assemble(design: Design, root: str, accepts: tuple[p.Accept, ...], place: st
                 f"({', '.join(sorted(cursor._threads))}), and a position of it is kept across an advance; give each its own",
                 place,
             )
+    objects = list(design._objects)
     threads = tuple(
         p.Thread(name, kind, nodes, entry, tuple(_local(design, key) for key in locals_), process, idle)
         for name, (kind, nodes, entry, locals_, process, idle) in design._threads.items()
     )
+    _one_call(design, threads)
+    threads, chained = _in_order(threads, objects)
     if design._pools_of_streams:
         from fencepost.model.language import ordered
 
@@ -125,15 +129,68 @@ def assemble(design: Design, root: str, accepts: tuple[p.Accept, ...], place: st
         tuple(p.Place(_relative(file, root), line, function) for file, line, function in frames)
         for frames in design._sites.frames
     )
-    implied = tuple((t, n) for t, name in enumerate(design._threads) for n in design._implied.get(name, ()))
+    implied = tuple(sorted({*((t, n) for t, name in enumerate(design._threads) for n in design._implied.get(name, ())), *chained}))
     own = tuple(sorted(
         number for number in design._implicit.values()
         if isinstance(design._objects[number], (p.Event, p.Stream)) and number not in design._nameable
     ))  # fmt: skip
     return p.Program(
-        design.name, tuple(design._objects), threads, (*accepts, *design._accepted), tuple(design._stands), places,
+        design.name, tuple(objects), threads, (*accepts, *design._accepted), tuple(design._stands), places,
         implied or msgspec.UNSET, own or msgspec.UNSET,
     )  # fmt: skip
+
+
+def _in_order(threads: tuple[p.Thread, ...], objects: list[p.Object]) -> tuple[tuple[p.Thread, ...], list[tuple[int, int]]]:
+    """The setups of one process run one after the other, as they are written: each waits for a flag that the one before it sets.
+
+    Also the nodes (thread, node) that this adds.
+    """
+    changed, added = list(threads), []
+    latest: dict[str, int] = {}
+    for t, thread in enumerate(threads):
+        if thread.kind != "setup":
+            continue
+        before = latest.get(thread.process)
+        latest[thread.process] = t
+        if before is None:
+            continue
+        first = changed[before]
+        objects.append(p.Flag(f"{first.name} has ended", thread.process))
+        sets, waits = p.FlagSet(len(objects) - 1), p.FlagWait(len(objects) - 1)
+        end = len(first.nodes)
+        nodes = tuple(_redirected(node, end) for node in first.nodes)
+        changed[before] = msgspec.structs.replace(first, nodes=(*nodes, p.Do(sets, p.END, nodes[-1].site)))
+        begin = len(thread.nodes)
+        changed[t] = msgspec.structs.replace(
+            thread, nodes=(*thread.nodes, p.Do(waits, thread.entry, thread.nodes[thread.entry].site)), entry=begin
+        )
+        added += [(before, end), (t, begin)]
+    return tuple(changed), added
+
+
+def _one_call(design: Design, threads: tuple[p.Thread, ...]) -> None:
+    """Raise `DesignError` where a thread enqueues on a stream on which another's call enqueues several items, which it could come between."""
+    for thread in threads if design._long_calls else ():
+        for node in thread.nodes:
+            operation = node.operation if isinstance(node, p.Do) and thread.kind != "setup" else None
+            stream = getattr(operation, "stream", None)
+            if stream is None or isinstance(operation, NO_ITEM) or stream.id in design._one_call:
+                continue
+            for name, what in design._long_calls.get(stream.id, ()):
+                if name != thread.name:
+                    shared = design._objects[stream.id].name
+                    fail(
+                        f"thread {thread.name!r} enqueues on stream {shared!r}, on which thread {name!r} launches {what}, all of which is one "
+                        f"call; make it with d.stream({shared!r}, several_threads=True)",
+                        design._sites.place(node.site),
+                    )
+
+
+def _redirected(node: p.Node, end: int) -> p.Node:
+    """The node with the end of the turn replaced by another node."""
+    if isinstance(node, p.Do):
+        return msgspec.structs.replace(node, next=end) if node.next == p.END else node
+    return msgspec.structs.replace(node, branches=tuple((answer, end if to == p.END else to) for answer, to in node.branches))
 
 
 def _local(design: Design, key: Any) -> p.LocalInfo:

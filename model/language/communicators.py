@@ -92,7 +92,7 @@ class Communicator(Calls):
         mine = self._rank(rank)
         if self._is_root(root, mine) != (x is not None):
             fail(f"communicator {self._name!r}: scatter takes x at the root ({root!r}) and nowhere else; this is {mine!r}")
-        return self._call(f"scatter from {root}", mine, match, x or (), out, *self._from(root, mine), async_op, time)
+        return self._call(f"scatter from {root}", mine, match, () if x is None else x, out, *self._from(root, mine), async_op, time)
 
     def reduce(
         self, x: Data, *, root: str, rank: str | None = None, match: object = None, async_op: bool = False,
@@ -113,7 +113,7 @@ class Communicator(Calls):
         if self._is_root(root, mine) != (out is not None):
             fail(f"communicator {self._name!r}: gather takes out at the root ({root!r}) and nowhere else; this is {mine!r}")
         signals, awaits = self._from(root, mine)
-        return self._call(f"gather to {root}", mine, match, x, out or (), awaits, signals, async_op, time)
+        return self._call(f"gather to {root}", mine, match, x, () if out is None else out, awaits, signals, async_op, time)
 
     def rendezvous(self, stream: Stream | None = None, *, rank: str | None = None, match: object = None) -> None:
         """All ranks' streams (by default the current ones) meet, with no data; the hosts go on."""

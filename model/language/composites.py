@@ -155,16 +155,17 @@ class Composites:
             fail(f"agent {name!r} has {queues} queues; it needs one at least")
         return Agent(self, name, queues)
 
-    def graph(self: Any, name: str, *, pool: Graph | None = None) -> Graph:
+    def graph(self: Any, name: str, *, pool: Graph | None = None, several_threads: bool = False) -> Graph:
         """A CUDA graph: captured once, replayed with the addresses that it was captured with (S91-S102).
 
-        `pool`: another graph, whose private memory this one shares (torch.cuda.graph(pool=), S96).
+        `pool`: another graph, whose private memory this one shares (torch.cuda.graph(pool=), S96). `several_threads`: more than one
+        thread replays it. Each launch is then one step among theirs, written down with a lock that orders nothing.
         """
         if pool is not None:
             if not isinstance(pool, Graph):
                 fail(f"graph {name!r}: pool={pool!r} is no graph; share that of another graph of the design")
             self._own(pool)
-        return Graph(self, self._fresh(name), pool)
+        return Graph(self, self._fresh(name), pool, several_threads)
 
     def host_function(
         self: Any, name: str, reads: Accesses = (), writes: Accesses = (), *, stream: Stream | None = None,

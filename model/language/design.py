@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from types import FrameType
 from typing import Any, Literal, TypeVar
 
@@ -58,10 +59,16 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         """Streams that the legacy default stream's rule applies to (S11)."""
         self._several_threads: set[int] = set()
         """Those of them that one thread may use beside another that uses the legacy stream."""
+        self._one_call: set[int] = set()
+        """Streams on which each call is one step, however many items it enqueues."""
+        self._long_calls: dict[int, list[tuple[str, str]]] = {}
+        """Stream -> thread and name of the calls that enqueue several items on it."""
         self._legacy_users: dict[tuple[str, int], dict[tuple[int, bool], str]] = {}
         self._temporaries: dict[str, str] = {}
         self._pools_of_streams: set[int] = set()
         """Streams that stand for the pools of d.malloc_async."""
+        self._interprocess: set[int] = set()
+        """Events that other processes may use (S140)."""
         self._shared: dict[int, set[str]] = {}
         """Memory -> the processes, besides its own, that it is mapped in."""
         self._exclusive: dict[str, int] = {}
@@ -118,8 +125,9 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
 
         PyTorch's streams are non-blocking (S8). A `blocking` one is ordered with the legacy default stream of its process
         and GPU in both directions (S11); so is a per-thread default stream (S12), which is a blocking stream of its own.
-        `several_threads`: one thread enqueues on the blocking stream and another on the legacy one. Each such call, with the waits that
-        the rule puts in front of it, is then one step, written down with a lock that orders nothing.
+        `several_threads`: one thread enqueues on the blocking stream and another on the legacy one, or one launches a callback or a
+        graph with branches and another enqueues, too. Each such call, with the waits that the rule puts in front of it, is then one
+        step, written down with a lock that orders nothing.
         """
         made = p.Stream(name, self._positive(name, "depth", depth), self._gpu(gpu), False, self._process())
         stream = Stream(self, name, self._enter(made), depth)
@@ -133,29 +141,37 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
             if several_threads:
                 self._several_threads.add(stream._id)
         elif several_threads:
-            fail(f"stream {name!r}: several_threads=True is about blocking streams; other streams may be used by any thread")
+            assert stream._id is not None
+            self._one_call.add(stream._id)
         return stream
 
-    def event(self, name: str, depth: int | None = None, gpu: int | None = None) -> Event:
-        """Outside a body an event that lives for ever, or a ring of them; in a body a fresh one, never recorded (S18)."""
+    def event(self, name: str, depth: int | None = None, gpu: int | None = None, *, interprocess: bool = False) -> Event:
+        """Outside a body an event that lives for ever, or a ring of them; in a body a fresh one, never recorded (S18).
+
+        `interprocess`: other processes may use it too, through its handle (S139, S140).
+        """
         recording = self._recording
         if recording is None:
             made = p.Event(name, self._positive(name, "depth", depth), self._gpu(gpu), self._process())
-            return Event(self, name, self._enter(made), depth)
+            number = self._enter(made)
+            if interprocess:
+                self._interprocess.add(number)
+            return Event(self, name, number, depth)
         if depth is not None:
             fail(f"event {name!r} is made in a body; a ring is made outside of the bodies")
         life = recording.local(self._fresh(name), p.EVENT, "event")
+        life.interprocess = bool(interprocess)
         recording.do(p.NewEvent(life.local))
         return Event(self, name, life=life)
 
     def cell(self, name: str, depth: int | None = None, item: Sequence[str] | str = (p.MEMORY,)) -> hosts.Cell:
-        """Holds at most one item of the declared kinds (by default one tensor)."""
+        """Holds at most one item of the declared kinds (by default one tensor; kinds as in `queue`): an attribute `self.last`."""
         wanted = hosts.kinds(item, name)
         made = p.Cell(name, wanted, self._positive(name, "depth", depth), self._process())
         return hosts.Cell(self, name, self._enter(made), wanted, depth)
 
     def cursor(self, name: str, depth: int) -> hosts.Cursor:
-        """A position in rings of `depth`."""
+        """A position in rings of `depth`: `slot = cursor.advance()`, then `buffers[slot]`, `events[slot]`."""
         if depth is None:
             fail(f"cursor {name!r} needs the depth of the rings that it indexes")
         made = p.Cursor(name, self._positive(name, "depth", depth) or 1, self._process())
@@ -163,9 +179,16 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         return self._cursors[-1]
 
     def queue(
-        self, name: str, capacity: int, item: Sequence[str] | str | dict[str, Sequence[str] | str] | Any = ()
+        self, name: str, capacity: int, item: Sequence[str] | str | dict[str, Sequence[str] | str] | Any = (), *,
+        several_threads: bool = False,
     ) -> hosts.Queue:
-        """A bounded FIFO. `item`: a tuple of kinds, or tag -> tuple for a queue of several kinds of items."""
+        """A bounded FIFO. `item`: a tuple of kinds, or tag -> tuple for a queue of several kinds of items.
+
+        A kind is `fp.MEMORY` (a tensor), `fp.EVENT`, `fp.INDEX` (a position or number) or `fp.HANDLE` (a row of a pool), one for each
+        value of a `put`; `()` is an item without values. `item={"decode": (fp.EVENT,), "stop": ()}` has tags.
+        `several_threads`: more than one thread takes items, which are of several kinds. A get is then one step among theirs, written
+        down with a lock that orders nothing.
+        """
         if capacity is None:
             fail(f"queue {name!r} needs a capacity; an unbounded queue cannot be decided")
         if isinstance(item, dict):
@@ -175,7 +198,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         else:
             items = {"": hosts.kinds(item, name)}
         made = p.Queue(name, self._positive(name, "capacity", capacity) or 1, tuple(items.items()), self._process())
-        return hosts.Queue(self, name, self._enter(made), capacity, items)
+        return hosts.Queue(self, name, self._enter(made), capacity, items, several_threads)
 
     def pool(self, name: str, size: int, of: Literal["device", "pinned", "row"] = "device") -> hosts.Pool:
         """`size` interchangeable blocks of memory or rows of a buffer."""
@@ -194,6 +217,8 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         """A counting semaphore that starts at `count` (0: somebody must release first)."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             fail(f"semaphore {name!r}: count={count!r}; it starts at 0 or more")
+        if count > p.MOST_SLOTS:
+            fail(f"semaphore {name!r}: count={count}; it is at most {p.MOST_SLOTS:,}")
         return hosts.Lock(self, name, self._enter(p.Lock(name, count, True, self._process())), True)
 
     def flag(self, name: str) -> hosts.Flag:
@@ -231,7 +256,10 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         return self._thread(name, "script", stream, process)
 
     def setup(self, body: Any = None, *, stream: Stream | None = None, process: Process | str | None = None) -> Any:
-        """The decorated body runs before all threads start: `@d.setup` or `@d.setup(stream=...)`."""
+        """The decorated body runs before all threads start: `@d.setup` or `@d.setup(stream=...)`.
+
+        Several of one process run one after the other, as they are written; those of different processes beside each other.
+        """
         name = "setup" if "setup" not in self._threads else f"setup {len(self._threads)}"
         decorate = self._thread(name, "setup", stream, process)
         return decorate if body is None else decorate(body)
@@ -261,9 +289,17 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
             code = getattr(body, "__code__", None)
             if code is None:
                 fail(f"the body of {name!r} is {body!r}; write a function")
-            parameters = inspect.signature(body).parameters
+            parameters = inspect.signature(body, follow_wrapped=False).parameters
             if len(parameters) > 1:
                 fail(f"the body of {name!r} takes {', '.join(parameters)}; a body takes the turn n, or nothing")
+            for one in parameters.values():
+                if one.default is not one.empty:
+                    fail(
+                        f"the body of {name!r} takes {one}; a body takes the turn n, or nothing: it is traced at once, so use the "
+                        "variable around it itself"
+                    )
+                if one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
+                    fail(f"the body of {name!r} takes {one}; a body takes the turn n, or nothing")
             self._processes.append(owner)
             try:
                 tracer = Tracer(self, name, kind, body, stream, around)
@@ -440,7 +476,9 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
     # ------------------------------------------------------------ questions and blocks
 
     def choose(self, name: str, options: Sequence[Any], *, agreed: bool = False) -> Any:
-        """One of the options. Asked again in the same turn: the same answer (in a drain loop: the same iteration).
+        """One of the options, any one in any turn: what the engine decides by its data.
+
+        Asked again in the same turn: the same answer (in a drain loop: the same iteration).
 
         `agreed`: turn k of every thread that asks it gets one answer.
         """
@@ -493,6 +531,8 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
             if running:
                 fail(f"an object of design {self.name!r} belongs to another design than the body; make it in this one")
             fail("an operation outside of a body; put it into @d.setup, @d.script or @d.loop")
+        if self._recording.thread != get_ident():
+            fail("an operation in a thread of Python's that a body started; make it a thread of the design: @d.loop or @d.script")
         return self._recording
 
     def _own(self, thing: Any) -> None:
@@ -522,6 +562,8 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
             return None
         if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
             fail(f"{name!r}: {what}={value!r}; it is at least 1")
+        if value > p.MOST_SLOTS:
+            fail(f"{name!r}: {what}={value}; it is at most {p.MOST_SLOTS:,}")
         return value
 
     def _unique(self, name: str) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections.abc import Callable
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _OWN = os.path.dirname(os.path.realpath(__file__)) + os.sep
 own_files: dict[str, bool] = {}
@@ -55,15 +58,86 @@ def here() -> str:
     return "<unknown>:0" if frame is None else shown(frame.f_code.co_filename, frame.f_lineno)
 
 
+raised: list[DesignError] = []
+"""The errors of the run that is going on: a body that catches one does not go on as if nothing had been wrong."""
+
+
 def fail(what: str, place: str | None = None) -> NoReturn:
     """Raise `DesignError` at `place`, by default the user's innermost frame."""
-    raise DesignError(f"{place or here()}: {what}")
+    error = DesignError(f"{place or here()}: {what}")
+    raised.append(error)
+    raise error
 
 
 class Fixed:
     """Objects of the language: what a user hung onto them would live on unseen from turn to turn."""
 
+    _asked: str | None = None
+    """Of what has a value that Python's `if x:` and `x == y` would mean: how to ask for it."""
+
     def __setattr__(self, name: str, value: object) -> None:
         if name[0] != "_":
             fail(f"{self!r}.{name} is set, which would last from turn to turn; keep what lasts in a d.cell or d.cursor")
         object.__setattr__(self, name, value)
+
+    def __bool__(self) -> bool:
+        if self._asked is not None:
+            fail(f"{self!r} has no truth value; {self._asked}, or compare it with None: `is not None`")
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if self._asked is not None and self is not other and other is not None:
+            fail(f"{self!r} cannot be compared with {other!r}; {self._asked}")
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+class NotModelled:
+    """What `x.item()` returns: the value is not modelled, and whatever asks for it is an error."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<value of {self._name!r}>"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        fail(f"the value of {self._name!r} is not modelled; ask with d.choose what it decides")
+
+    __bool__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __int__ = __index__ = __float__ = __str__ = __hash__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __floordiv__ = __truediv__ = __neg__ = __iter__ = _refuse
+    __format__ = _refuse
+
+
+class _Bound:
+    """A question of an object, to be called: `if q.full:` forgot that."""
+
+    __slots__ = ("_function", "_owner")
+
+    def __init__(self, function: Callable[..., Any], owner: object) -> None:
+        self._function, self._owner = function, owner
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._function(self._owner, *arguments, **named)
+
+    def __bool__(self) -> bool:
+        name = self._function.__name__
+        fail(f"{self._owner!r}.{name} is a question that is not asked; write {name}()")
+
+
+class _Question:
+    """A method that asks: called as any other, and an error as a truth value."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        functools.update_wrapper(self, function)  # type: ignore[arg-type]
+
+    def __get__(self, owner: object, kind: type | None = None) -> Any:
+        return self._function if owner is None else _Bound(self._function, owner)
+
+
+def question(method: F) -> F:
+    """Decorates a method that answers yes or no."""
+    made: Any = _Question(method)
+    return cast("F", made)

@@ -49,8 +49,8 @@ class Graph(Fixed):
     one first. A launch comes after earlier launches of the same graph (S93); graphs are not ordered with each other (S95).
     """
 
-    def __init__(self, design: Design, name: str, pool: Graph | None = None) -> None:
-        self._design, self._name = design, name
+    def __init__(self, design: Design, name: str, pool: Graph | None = None, several_threads: bool = False) -> None:
+        self._design, self._name, self._several_threads = design, name, several_threads
         self._blocks: list[_Block] = [] if pool is None else pool._blocks
         """What happened to the pool's memory: of this graph, and of those that share the pool."""
         self._late: list[_Block] = []
@@ -210,6 +210,11 @@ class Graph(Fixed):
                 f"graph {self._name!r} has blocks baked in and is replayed by the threads {self._replayer!r} and "
                 f"{recording.tracer.name!r}; let one thread replay it, or capture one graph for each"
             )
+        if not self._several_threads and self._replayer not in (None, recording.tracer.name):
+            fail(
+                f"graph {self._name!r} is replayed by the threads {self._replayer!r} and {recording.tracer.name!r}; make it with "
+                "d.graph(..., several_threads=True)"
+            )
         self._replayer = recording.tracer.name
         assert self._origin is not None
         home = self._home_of(self._origin)
@@ -228,6 +233,18 @@ class Graph(Fixed):
             recording.do(p.CellGet(p.Obj(self._captured[0]), ()))  # a design error where the capture may come later
         streams: dict[p.Operand, p.Operand] = {s: p.Obj(number) for s, number in self._branches.items()}
         streams[self._origin] = target
+        lock = self._design._made(p.Lock(f"launching {self._name}")) if self._several_threads else None
+        if lock is not None:
+            # A launch is one call, and its waits, nodes and record are several steps here (S93).
+            recording.do(p.Acquire(lock, False))
+        with recording.as_one_call(f"graph {self._name!r}", target):
+            self._enqueue(recording, target, streams)
+        if lock is not None:
+            recording.do(p.Unlock(lock))
+
+    def _enqueue(self, recording: Recording, target: p.Operand, streams: dict[p.Operand, p.Operand]) -> None:
+        """All that one launch enqueues."""
+        assert self._nodes is not None and self._done is not None
         with recording.implied():
             recording.do(p.StreamWaitEvent(target, p.Obj(self._done)))
         addresses: dict[int, int] = {}
@@ -279,8 +296,8 @@ class Capture:
         recording = design._running()
         if recording.capturing is not None:
             fail(f"graph {graph._name!r} is captured inside another capture")
-        if recording.tracer.kind == "loop" or recording.path:
-            fail(f"graph {graph._name!r} is captured once: in a @d.setup or @d.script, before any question")
+        if recording.tracer.kind == "loop" or recording.path or recording.drains or any(f.kind == "maybe" for f in recording.frames):
+            fail(f"graph {graph._name!r} is captured once: in a @d.setup or @d.script, before any question and in no maybe or drain")
         stream = self._stream or design.current_stream()
         origin = stream._operand(recording)
         thing = design._objects[stream._id] if stream._id is not None else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import Fixed, fail
+from fencepost.model.language.errors import Fixed, fail, question
 from fencepost.model.language.index import Handle, Index, LastPosition, Position, Turn
 from fencepost.model.language.managed import handed_over
 from fencepost.model.language.objects import Event, Referent, Tensor
@@ -116,7 +118,9 @@ def _lasting(recording: Recording) -> Frame:
 
 
 def _gone(value: object) -> bool:
-    """Whether every use of the value will be refused."""
+    """Whether every use of the value, or of all that a tuple holds, will be refused."""
+    if isinstance(value, tuple):
+        return bool(value) and all(map(_gone, value))
     life = getattr(value, "_life", None)
     return (isinstance(life, Life) and life.dead is not None) or (isinstance(value, Item) and value.gone)
 
@@ -130,20 +134,49 @@ def _seen(recording: Recording) -> dict[Any, Any]:
     known: Known = {}
     for depth, frame in enumerate(user_frames()):
         for name, value in frame.f_locals.items():
-            if not _gone(value):
-                found[depth, name] = (id(value), fingerprint(value, known=known))
+            if not _gone(value) and not name.startswith("."):
+                found[depth, name] = fingerprint(value, known)
     found["outside"] = state_of(recording.tracer.body)
     return found
+
+
+_KEEPS = {"LIST_APPEND", "SET_ADD", "MAP_ADD"}
+"""What comprehensions do with what they made, where no variable shows it."""
+
+
+def _by_for() -> bool:
+    """Whether it is the head of a `for` statement that wants the next item of a drain: nothing hidden is kept from one to the next."""
+    for frame in reversed(user_frames()):
+        code = frame.f_code
+        if dis.opname[code.co_code[frame.f_lasti]] != "FOR_ITER" or code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>"):
+            return False
+        if any(dis.opname[step] in _KEEPS for step in code.co_code[::2]):
+            return False
+        if not code.co_flags & inspect.CO_GENERATOR:
+            return True
+    return True
 
 
 class Queue(Fixed):
     """A bounded FIFO between host threads, or of one thread with itself; its items hold references."""
 
-    def __init__(self, design: Design, name: str, number: int, capacity: int, items: dict[str, tuple[str, ...]]) -> None:
+    _asked = "ask empty(), full() or holds(k)"
+
+    def __init__(
+        self, design: Design, name: str, number: int, capacity: int, items: dict[str, tuple[str, ...]], several_threads: bool = False
+    ) -> None:
         self._design, self._name, self._id, self._capacity, self._items = design, name, number, capacity, items
+        self._several_threads = several_threads
+        self._getter: str | None = None
+        self._processes: set[str] = set()
+        """Who uses it, and an event that it carries and that no other process can use."""
+        self._stays: Event | None = None
 
     def __repr__(self) -> str:
         return f"<queue {self._name!r}>"
+
+    def __len__(self) -> int:
+        fail(f"how many items {self!r} holds is not known; {self._asked}")
 
     @property
     def capacity(self) -> int:
@@ -168,6 +201,7 @@ class Queue(Fixed):
             known = ", ".join(repr(t) for t in self._items if t)
             fail(f"{self._name!r}.put(tag={tag!r}); " + (f"its tags are {known}" if known else "it has no tags"))
         lowered = _lower(self._design, values, self._items[tag], self._where(tag), recording)
+        self._used(next((one for one in values if isinstance(one, Event) and one._stays()), None))
         recording.do(p.Put(self._id, tag, lowered))
 
     def get(self) -> Any:
@@ -178,19 +212,47 @@ class Queue(Fixed):
         recording = self._design._running()
         self._design._own(self)
         tags = tuple(self._items)
+        if len(tags) > 1 and not self._several_threads and self._getter not in (None, recording.tracer.name):
+            fail(
+                f"items of {self._name!r} are of several kinds, and the threads {self._getter!r} and {recording.tracer.name!r} take them; make it "
+                "with d.queue(..., several_threads=True)"
+            )
+        self._getter = recording.tracer.name
+        self._used(None)
+        lock = self._alone(recording) if len(tags) > 1 else None
         tag = tags[0] if len(tags) == 1 else recording.ask(p.QueueTag(self._id), tags)
         values, numbers = _receive(self._design, self._items[tag], self._where(tag), recording)
         recording.do(p.Get(self._id, tag, numbers))
+        if lock is not None:
+            recording.do(p.Unlock(lock))
         return values[0] if tags == ("",) and len(values) == 1 else Item(values, tag, _lasting(recording))
 
+    def _used(self, event: Event | None) -> None:
+        """Raise `DesignError` when an event that stays in its process goes to another one (S140)."""
+        self._processes.add(self._design._process())
+        self._stays = self._stays or event
+        if self._stays is not None and len(self._processes) > 1:
+            fail(f"event {self._stays._name!r} goes through {self._name!r} to another process; make it with interprocess=True (S140)")
+
+    def _alone(self, recording: Recording) -> int | None:
+        """Take the lock that keeps other getters from coming between a look at the queue and its get; it orders nothing."""
+        if not self._several_threads:
+            return None
+        lock = self._design._made(p.Lock(f"getting from {self._name}"))
+        recording.do(p.Acquire(lock, False))
+        return lock
+
+    @question
     def full(self) -> bool:
         """Whether it holds `capacity` items."""
         return self._yes(p.QueueFull(self._id))
 
+    @question
     def empty(self) -> bool:
         """Whether it holds none."""
         return not self._yes(p.QueueHolds(self._id, 1))
 
+    @question
     def holds(self, count: int) -> bool:
         """Whether it holds at least `count` items."""
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= self._capacity:
@@ -203,15 +265,29 @@ class Queue(Fixed):
 
     def drain(self) -> Iterator[Any]:
         """Get items until there is none: `for item in q.drain():`. The loop becomes a cycle: neither a later iteration nor
-        what follows may depend on what an iteration did."""
+        what follows may depend on what an iteration did.
+
+        The look whether there is one and its get are two steps, as in `while not q.empty(): q.get()`: another thread's get may come
+        between, and then this one waits."""
         recording = self._design._running()
         self._design._own(self)
         memory = (dict(recording.counts), dict(recording.choices), dict(recording.below))
         depth, visit = recording.drains, 0
         before: dict[Any, Any] = {}
+        locks = recording.locks()
         while True:
             recording.counts, recording.choices, recording.below = (dict(kept) for kept in memory)  # type: ignore[assignment]
-            seen = _seen(recording) if visit < 2 else {}
+            recording.same_locks(locks, f"an iteration of the drain loop over {self._name!r}", "or be held twice")
+            if not _by_for():
+                fail(f"{self._name!r}.drain() is given to something that may keep count of its items; write `for item in q.drain():`")
+            seen = _seen(recording) if visit < 2 or not recording.repeats else {}
+            if visit == 2 and not recording.repeats:
+                for key, value in seen.items():
+                    if isinstance(key, tuple) and before.get(key) != value:
+                        fail(
+                            f"{key[1]!r} changes in every iteration of the drain loop over {self._name!r}, and what follows may depend on "
+                            "it; keep the outcome in a d.cell, or do not count"
+                        )
             if not recording.drain_head(self._id, visit, same=visit == 1 and seen == before):
                 return
             before = seen
@@ -235,6 +311,7 @@ class Cell(Referent):
     """Holds at most one item, and its references; a ring of cells with `depth`."""
 
     _what = "cell"
+    _asked = "ask empty()"
 
     def __init__(
         self, design: Design, name: str, number: int, item: tuple[str, ...], depth: int | None,
@@ -282,6 +359,7 @@ class Cell(Referent):
         recording = self._design._running()
         recording.do(p.CellClear(self._operand(recording)))
 
+    @question
     def empty(self) -> bool:
         """Whether the cell holds nothing."""
         recording = self._design._running()
@@ -290,6 +368,8 @@ class Cell(Referent):
 
 class Cursor(Fixed):
     """A position in rings of `depth`: slots, events and cells that move together."""
+
+    _asked = "a position indexes rings"
 
     def __init__(self, design: Design, name: str, number: int, depth: int) -> None:
         self._design, self._name, self._id, self._depth = design, name, number, depth
@@ -318,6 +398,8 @@ class Cursor(Fixed):
 
 class Pool(Fixed):
     """`size` interchangeable tokens: memory ("device", "pinned") or rows of a buffer ("row")."""
+
+    _asked = "take() waits for a token"
 
     def __init__(self, design: Design, name: str, number: int, size: int, of: str) -> None:
         self._design, self._name, self._id, self._size, self._of = design, name, number, size, of
@@ -369,10 +451,11 @@ class Lock(Fixed):
     def __repr__(self) -> str:
         return f"<lock {self._name!r}>"
 
-    def acquire(self) -> None:
-        """Wait until it is available, and take it."""
+    def acquire(self) -> Literal[True]:
+        """Wait until it is available, and take it. True, as threading's says when it does not give up."""
         self._do(p.Acquire(self._id))
         self._count(1)
+        return True
 
     def release(self) -> None:
         """Give it back. A lock is given back in the turn that has taken it; a semaphore by anybody at any time."""
@@ -385,6 +468,7 @@ class Lock(Fixed):
         self._do(p.Unlock(self._id))
         self._count(-1)
 
+    @question
     def try_acquire(self) -> bool:
         """Take it if it is available; whether it was."""
         self._design._own(self)
@@ -411,12 +495,15 @@ class Lock(Fixed):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._design._recording is not None:
-            self.release()
+        recording = self._design._recording
+        if recording is not None and (error is None or recording.held.get(self._id, 0) > 0):
+            self.release()  # where a block of it failed, that is what the user has to see
 
 
 class Flag(Fixed):
     """A host boolean (threading.Event) that starts unset."""
+
+    _asked = "ask is_set()"
 
     def __init__(self, design: Design, name: str, number: int) -> None:
         self._design, self._name, self._id = design, name, number
@@ -432,10 +519,12 @@ class Flag(Fixed):
         """Unset it."""
         self._do(p.FlagClear(self._id))
 
-    def wait(self) -> None:
-        """Wait until it is set."""
+    def wait(self) -> Literal[True]:
+        """Wait until it is set. True, as threading.Event's says when it does not give up."""
         self._do(p.FlagWait(self._id))
+        return True
 
+    @question
     def is_set(self) -> bool:
         """Whether it is set."""
         self._design._own(self)
@@ -450,6 +539,7 @@ class Counter(Fixed):
     """A host integer that starts at 0 and never falls."""
 
     __hash__ = None  # type: ignore[assignment]
+    _asked = "compare it with a constant: counter >= c"
 
     def __init__(self, design: Design, name: str, number: int) -> None:
         self._design, self._name, self._id = design, name, number
@@ -479,6 +569,17 @@ class Counter(Fixed):
 
     def __lt__(self, value: int) -> bool:
         return not self >= value
+
+    def __gt__(self, value: int) -> bool:
+        return self >= self._constant(value) + 1
+
+    def __le__(self, value: int) -> bool:
+        return not self > value
+
+    def __eq__(self, other: object) -> bool:
+        if other is None:
+            return False
+        fail(f"counter {self._name!r} == {other!r}; it is compared with a constant by counter >= c: it may have moved on")
 
     def _constant(self, value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):

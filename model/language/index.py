@@ -40,8 +40,29 @@ class Index(abc.ABC):
             fail(f"an index minus {other!r}; only constants can be subtracted")
         return self._moved(-other)
 
+    __radd__ = __add__
+
     def __mod__(self, other: object) -> Any:
         fail("% of an index; a ring of that depth does it: ring[n] is slot n mod depth")
+
+    def _arithmetic(self, *_: object) -> Any:
+        fail("an index is moved by a constant (n + 1, n - 1), nothing else; take other strides with a d.cursor")
+
+    __mul__ = __rmul__ = __floordiv__ = __truediv__ = __rsub__ = __neg__ = __divmod__ = __pow__ = _arithmetic
+
+    def __lt__(self, other: Any) -> bool:
+        fail("an index cannot be compared; write choices as d.choose, or compare the turn with a constant")
+
+    __le__ = __gt__ = __ge__ = __lt__
+
+    def __repr__(self) -> str:
+        return f"<index {self._offset:+d}>" if self._offset else "<index>"
+
+    def __str__(self) -> str:
+        fail("an index is no text; names and messages cannot depend on it")
+
+    def __format__(self, how: str) -> str:
+        return str(self)
 
     def __bool__(self) -> bool:
         fail("an index has no truth value; compare the turn with a constant (n == 0, n < c)")
@@ -71,6 +92,9 @@ class Turn(Index):
 
     def __init__(self, design: Design, offset: int = 0) -> None:
         super().__init__(design, offset)
+
+    def __repr__(self) -> str:
+        return f"<turn {self._offset:+d}>" if self._offset else "<turn>"
 
     def _moved(self, by: int) -> Turn:
         return Turn(self._design, self._offset + by)
@@ -171,6 +195,19 @@ class Handle:
 
     def __init__(self, design: Design, life: Life, pool: int | None, size: Any) -> None:
         self._design, self._life, self._pool, self._size = design, life, pool, size
+
+    def __repr__(self) -> str:
+        return f"<handle {self._life.name!r}>"
+
+    def __bool__(self) -> bool:
+        fail(f"{self!r} has no truth value; compare it with None: `is not None`")
+
+    def __eq__(self, other: object) -> bool:
+        if other is not None and other is not self:
+            fail(f"{self!r} cannot be compared with {other!r}; which token it is is not known: ask with d.choose")
+        return self is other
+
+    __hash__ = object.__hash__
 
     def _resolve(self, recording: Recording) -> p.Index:
         return p.Var(self._life.check(recording))

@@ -23,6 +23,8 @@ class DeviceFlag(Fixed):
     On a stream: `s.write_value(f, v)`, `s.wait_value(f, v, reset=False)`. On the host: `f.store(v)`, `f.wait(v)`.
     """
 
+    _asked = "wait(v) waits for a value"
+
     def __init__(self, design: Design, name: str, number: int) -> None:
         self._design, self._name, self._id = design, name, number
 
@@ -80,8 +82,9 @@ class Callback(Fixed):
         recording = self._design._running()
         if recording.capturing is not None:
             recording.capturing._calls_back(self._name, self._stream._operand(recording))
-        self._stream.write_value(self._due, 1)
-        self._stream.wait_value(self._returned, 1, reset=True)
+        with recording.as_one_call(f"callback {self._name!r}", self._stream._operand(recording)):
+            self._stream.write_value(self._due, 1)
+            self._stream.wait_value(self._returned, 1, reset=True)
 
 
 class Meetings:

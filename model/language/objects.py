@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Union
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import Fixed, fail
+from fencepost.model.language.errors import Fixed, NotModelled, fail, question
 from fencepost.model.language.index import Handle, Index, Key, PartKey
 from fencepost.model.language.managed import by_host, stays
 from fencepost.model.language.tracer import Life, Recording
@@ -85,6 +85,7 @@ class Tensor(Referent):
     """
 
     _what = "memory"
+    _asked = "values of memory are not modelled: ask with d.choose what they decide"
     _space: str
     _part: PartKey | None
     _pool: int | None
@@ -112,6 +113,16 @@ class Tensor(Referent):
         return Tensor(
             self._design, self._name, self._space, self._id, self._depth, self._index, self._life, part, self._pool
         )
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._depth is not None and self._index is None:
+            fail(f"{self._name!r} is a ring; go through its slots by number: for i in range({self._depth})")
+        fail(f"memory {self._name!r} cannot be iterated; name its parts: {self._name}[0:64]")
+
+    def __len__(self) -> int:
+        if self._depth is not None and self._index is None:
+            return self._depth
+        fail(f"the length of memory {self._name!r} is not modelled")
 
     def _operand(self, recording: Recording) -> p.Operand:
         recording.tracer.design._own(self)
@@ -212,13 +223,14 @@ class Tensor(Referent):
         fresh = self._design.empty_pinned(name or f"{self._name} on cpu", bytes=bytes)
         return fresh.copy_(self, non_blocking, stream=stream, harm=harm, time=time)
 
-    def item(self, *, stream: Stream | None = None, harm: str = "value", time: float | None = None) -> None:
+    def item(self, *, stream: Stream | None = None, harm: str = "value", time: float | None = None) -> NotModelled:
         """Copy to the host and wait for the stream (S33); of host memory a plain load. The value is not modelled: ask with `d.choose`."""
         recording = self._design._running()
         _check_harm(harm)
         where = self._design._stream(stream or self._design._current(self), recording)
         item = p.Item(self._operand(recording), where, harm, _time(time))
         recording.do(item, enqueues=_enqueues("item", recording, self))
+        return NotModelled(self._name)
 
     # ------------------------------------------------------------ references
 
@@ -331,8 +343,20 @@ class Event(Referent):
         return Event(self._design, self._name, self._id, self._depth, self._slot(key))
 
     def _operand(self, recording: Recording) -> p.Operand:
-        recording.tracer.design._own(self)
+        design = recording.tracer.design
+        design._own(self)
+        if self._id is not None and len(design._known_processes) > 1 and self._id not in design._interprocess:
+            owner, mine = design._objects[self._id].process, design._process()
+            if owner and mine != owner:
+                who = f"process {mine!r}" if mine else "a thread outside of all processes"
+                fail(f"event {self._name!r} belongs to process {owner!r} and is used by {who}; make it with interprocess=True (S140)")
         return self._resolve(recording)
+
+    def _stays(self) -> bool:
+        """Whether no other process can use it (S140)."""
+        if self._id is not None:
+            return bool(self._design._objects[self._id].process) and self._id not in self._design._interprocess
+        return self._life is not None and not self._life.interprocess
 
     def record(self, stream: Stream | None = None, *, may_fail: bool = False) -> None:
         """Capture the stream's work so far, forgetting an earlier capture (S19).
@@ -385,6 +409,7 @@ class Event(Referent):
         recording = self._design._running()
         recording.do(p.StreamWaitEvent(self._design._stream(stream, recording), self._operand(recording)))
 
+    @question
     def query(self) -> bool:
         """Whether the captured work is done (S24); never recorded: yes (S18)."""
         recording = self._design._running()
@@ -452,6 +477,7 @@ class Stream(Referent):
         recording = self._design._running()
         recording.do(p.StreamSync(self._operand(recording), _time(time)))
 
+    @question
     def query(self) -> bool:
         """Whether everything in the stream is done (S34)."""
         recording = self._design._running()

@@ -3,75 +3,146 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
+import pickle
 import sys
-from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from types import CellType, CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinMethodType,
+    CellType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)  # fmt: skip
 from typing import Any
+from weakref import ReferenceType
 
 from fencepost.model.language.errors import is_own
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
-_DEPTH = 6
-_WIDTH = 2_000
+_EXACTLY = frozenset(_PLAIN)
+_DEPTH = 100
+"""How deep is looked."""
+_WIDTH = 100_000
+"""How many elements of a container are looked at."""
+_MANY = 20_000
+"""How many objects are looked at."""
 _identities: set[type] = set()
 """Classes of the language whose objects count by identity, as far as any was met."""
+_NOT_BOUND = CellType()
+_tokens: dict[Any, int] = {}
+"""What was looked at, by number: two fingerprints are equal when these are."""
+_numbers = itertools.count()
 
 
 def state_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Fingerprints of the variables that a body can reach from outside: its own and its helpers' closures, the module's
-    variables that they name, and their defaults. Objects of the language count by identity."""
+    """Fingerprints of the variables that a body can reach from outside: its own and its helpers' closures, the variables of
+    modules that they name, their defaults and attributes. Objects of the language count by identity."""
     found: dict[str, Any] = {}
-    _function(function, found, set(), {})
+    _function(function, found, {}, set())
     return found
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Names whose fingerprint differs."""
-    return [name for name, value in after.items() if name not in before or before[name] != value]
+    """Names whose fingerprint differs; a plain value that differs says more than what leads to it, so it comes first."""
+    changed = [name for name, value in after.items() if name not in before or before[name] != value]
+    changed.sort(key=lambda name: not (isinstance(after[name], tuple) and after[name][0] in _EXACTLY))
+    return changed + [name for name in before if name not in after]
 
 
-def _function(function: Any, found: dict[str, Any], seen: set[int], known: Known) -> None:
+def reached(function: Callable[..., Any]) -> list[FunctionType]:
+    """The user's functions that a body may call, as far as what it names tells: itself first."""
+    known: Known = {}
+    _function(function, {}, known, set())
+    waiting = [value for value, _ in known.values() if isinstance(value, FunctionType) and users(value.__module__)]
+    called: list[FunctionType] = []
+    names: set[str] = {"<lambda>"}
+    found: FunctionType | None = unbound(function)
+    while found is not None:
+        called.append(found)
+        names |= names_of(found.__code__) | set(found.__code__.co_freevars)
+        waiting = [one for one in waiting if one is not found]
+        found = next((one for one in waiting if one.__name__ in names), None)
+    return called
+
+
+def unbound(function: Any) -> FunctionType | None:
+    """The function below a bound method or a partial call."""
     while isinstance(function, (MethodType, functools.partial)):
         function = function.__func__ if isinstance(function, MethodType) else function.func
-    if not isinstance(function, FunctionType) or id(function) in seen or is_own(function.__code__.co_filename):
+    return function if isinstance(function, FunctionType) else None
+
+
+def _function(function: Any, found: dict[str, Any], known: Known, seen: set[int]) -> None:
+    if isinstance(function, MethodType):
+        found.setdefault("self", fingerprint(function.__self__, known))
+    function = unbound(function)
+    if function is None or id(function) in seen or is_own(function.__code__.co_filename):
         return
     seen.add(id(function))
+    known.setdefault(id(function), (function, id(function)))  # told below, variable by variable
+    for name, value in _behind(function):
+        if isinstance(value, FunctionType):
+            _function(value, found, known, seen)
+        found.setdefault(name, fingerprint(value, known))
+
+
+def _behind(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a function can reach, by name: the variables that it closes over, its defaults and attributes, and of its module what it
+    names. Of functions that are not the user's only what they close over: that may be the user's."""
     code = function.__code__
+    names = names_of(code)
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not bound yet
+        if cell == _NOT_BOUND:
             continue
-        found.setdefault(name, fingerprint(value, known=known))
-        _function(value, found, seen, known)
-    for default in function.__defaults__ or ():
-        if not isinstance(default, _PLAIN):
-            found.setdefault(f"a default of {function.__name__}", fingerprint(default, known=known))
-    names, variables = _names(code), function.__globals__
-    for name in names & variables.keys():
-        value = variables[name]
+        if isinstance(cell.cell_contents, ModuleType):
+            yield from _module(name, cell.cell_contents, names, 3)
+        else:
+            yield name, cell.cell_contents
+    for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        if type(default) not in _EXACTLY:
+            yield f"a default of {function.__name__}", default
+    for name, value in list(function.__dict__.items()):
+        if not name.startswith("__fencepost"):
+            yield f"{function.__name__}.{name}", value
+    if users(function.__module__):
+        variables = function.__globals__
+        for name in sorted(names & variables.keys()):
+            value = variables[name]
+            if isinstance(value, ModuleType):
+                yield from _module(name, value, names, 3)
+            elif value is not None and not (isinstance(value, (FunctionType, type)) and not users(value.__module__)):
+                yield name, value
+
+
+def _module(name: str, module: ModuleType, names: set[str], depth: int) -> Iterator[tuple[str, Any]]:
+    """The variables of a module that a function may mean: those whose name it says, or all of a user's if it asks by text."""
+    if module.__name__.partition(".")[0] == "fencepost":
+        return
+    mine, variables = users(module.__name__), vars(module)
+    wanted = set(variables) if mine and names & _BY_TEXT else names & variables.keys()
+    for below in sorted(wanted):
+        value = variables[below]
         if isinstance(value, ModuleType):
-            if _users(value.__name__):
-                for below in names & vars(value).keys():
-                    _global(f"{name}.{below}", vars(value)[below], found, seen, known)
-        elif value is not None:
-            _global(name, value, found, seen, known)
+            if depth and value is not module and (mine or value.__name__.startswith(f"{module.__name__}.")):
+                yield from _module(f"{name}.{below}", value, names, depth - 1)
+        elif mine or not isinstance(value, (FunctionType, type)):
+            yield f"{name}.{below}", value
 
 
-def _global(name: str, value: Any, found: dict[str, Any], seen: set[int], known: Known) -> None:
-    if isinstance(value, FunctionType):
-        if _users(value.__module__):
-            _function(value, found, seen, known)
-    elif not isinstance(value, ModuleType):
-        found.setdefault(name, fingerprint(value, known=known))
+_BY_TEXT = {"getattr", "setattr", "vars", "__dict__"}
 
 
 @functools.cache
-def _users(module: str | None) -> bool:
+def users(module: str | None) -> bool:
     """Whether a module is neither of the standard library nor installed: its variables may be a design's."""
     top = (module or "").partition(".")[0]
     file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
@@ -79,84 +150,156 @@ def _users(module: str | None) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _names(code: CodeType) -> set[str]:
-    """Global names of a function and of the functions inside it."""
-    return set(code.co_names).union(*(_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)))
+def names_of(code: CodeType) -> set[str]:
+    """Global names and attributes that a function and the functions inside it say."""
+    return set(code.co_names).union(*(names_of(constant) for constant in code.co_consts if isinstance(constant, CodeType)))
 
 
-Known = dict[tuple[int, int], tuple[Any, Any]]
-"""Of what was looked at already, by identity and depth: the value, which thus lives on, and its fingerprint."""
+Known = dict[int, tuple[Any, Any]]
+"""Of what was looked at already, by identity: the value, which thus lives on, and its fingerprint."""
 
 
-def fingerprint(value: Any, depth: int = _DEPTH, known: Known | None = None) -> Any:
+def forget() -> None:
+    """Fingerprints of before are compared with none of later: free what they are made of."""
+    _tokens.clear()
+
+
+def fingerprint(value: Any, known: Known | None = None, depth: int = _DEPTH) -> Any:
     """A value that differs when `value` was changed in place, as deep as it can be seen.
 
     `known`: shared by calls between which nothing runs that could change anything.
     """
     kind = type(value)
     if kind in _identities:
-        return id(value)
-    if isinstance(value, _PLAIN):
-        return (kind.__name__, value)
-    if depth == 0 or (kind is FunctionType and not value.__closure__):
-        return id(value)
+        return (id(value), len(getattr(value, "__dict__", ())))  # what a user hangs onto it shows in the number
+    if kind in _EXACTLY:
+        return (kind, value if value == value else "not a number")
+    if _home(kind).startswith("fencepost.model.language"):
+        _identities.add(kind)
+        return fingerprint(value)
     known = {} if known is None else known
-    found = known.get((id(value), depth))
+    found = known.get(id(value))
     if found is None:
-        found = known[id(value), depth] = value, _looked_at(value, kind, depth, known)
+        known[id(value)] = (value, id(value))  # what leads back to itself
+        looked = _looked_at(value, kind, known, depth - 1) if depth and len(known) < _MANY else id(value)
+        found = known[id(value)] = (value, _token(looked))
     return found[1]
 
 
-def _looked_at(value: Any, kind: type, depth: int, known: Known) -> Any:
+def _home(kind: type) -> str:
+    """The module of a class; some of C code have none."""
+    module: object = kind.__module__
+    return module if isinstance(module, str) else "builtins"
+
+
+def _token(looked: Any) -> int:
+    number = _tokens.get(looked)
+    if number is None:
+        number = _tokens[looked] = next(_numbers)
+    return number
+
+
+def _looked_at(value: Any, kind: type, known: Known, depth: int) -> Any:
+    """What is seen of a value: hashable, and equal as long as nothing was changed."""
+
+    def below(one: Any) -> Any:
+        return fingerprint(one, known, depth)
+
+    content: Any = ()
     if isinstance(value, (list, tuple, deque)):
-        return (id(value), len(value), [fingerprint(v, depth - 1, known) for v in itertools.islice(value, _WIDTH)])
-    if isinstance(value, dict):
-        items = itertools.islice(value.items(), _WIDTH)
-        return (id(value), len(value), [(fingerprint(k, depth - 1, known), fingerprint(v, depth - 1, known)) for k, v in items])
-    if isinstance(value, (set, frozenset)):
-        return (id(value), len(value), {v if isinstance(v, _PLAIN) else id(v) for v in value})
-    if hasattr(value, "__next__"):
-        return object()  # how far an iterator is cannot be seen; what uses one from outside keeps state
-    if kind.__module__.startswith("fencepost.model.language"):
-        _identities.add(kind)
+        content = (len(value), *map(below, list(itertools.islice(value, _WIDTH))))
+    elif isinstance(value, (dict, MappingProxyType)):
+        content = (len(value), *((below(key), below(one)) for key, one in itertools.islice(list(value.items()), _WIDTH)))
+    elif isinstance(value, (set, frozenset)):
+        content = frozenset(map(below, list(value)[:_WIDTH]))
+    elif isinstance(value, _PLAIN):
+        content = repr(value)
+    elif isinstance(value, FunctionType):
+        return (id(value), () if is_own(value.__code__.co_filename) else tuple((name, below(one)) for name, one in _behind(value)))
+    elif isinstance(value, type):
+        return (id(value), *((name, below(one)) for name, one in _of_class(value)))
+    elif _home(kind).partition(".")[0] == "logging":
+        return (id(value), *(below(one) for one in list(vars(value).values()) if type(one) in _EXACTLY))  # what it notes for itself is no state
+    elif _home(kind).partition(".")[0] in _CONSTANT or any(value is file for file in (sys.stdin, sys.stdout, sys.stderr)):
         return id(value)
-    kept = _kept(value)
-    return (id(value), [(name, fingerprint(one, depth - 1, known)) for name, one in kept.items()]) if kept else id(value)
+    elif hasattr(value, "__next__"):
+        return object()  # how far an iterator is cannot be seen; what uses one from outside keeps state
+    elif kind in _INSIDE:
+        content = below(_INSIDE[kind](value))
+    else:
+        content = _inside(value, kind)
+    if kind in _BUILT_IN or isinstance(value, ModuleType):
+        return (kind, content) if kind is tuple else (id(value), content)
+    return (id(value), content, *((name, below(one)) for name, one in _attributes(value, kind)))
 
 
-def _kept(value: Any) -> dict[str, Any]:
-    """What an object keeps, by name: its attributes and slots; what a method is bound to, a partial call's arguments, and the
-    variables that a function closes over."""
-    if isinstance(value, MethodType):
-        return {"self": value.__self__}
-    if isinstance(value, functools.partial):
-        return {"function": value.func, "arguments": value.args, **value.keywords}
-    if isinstance(value, FunctionType):
-        if is_own(value.__code__.co_filename):
-            return {}
-        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-        return {name: cell.cell_contents for name, cell in cells if cell != _NOT_BOUND}
-    if isinstance(value, ContextVar):
-        return {"value": value.get(None)}
-    if isinstance(value, (bytearray, array)):
-        return {"content": bytes(value)}
-    if isinstance(value, type):
-        users = [kind for kind in value.__mro__ if kind.__module__.partition(".")[0] not in _OTHERS]
-        return {f"{kind.__qualname__}.{name}": one for kind in users for name, one in vars(kind).items() if name[:2] != "__" and not _descriptor(one)}
-    found = dict(getattr(value, "__dict__", None) or {})
-    found.update(_kept(type(value)))
-    for kind in type(value).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
+_BUILT_IN = {list, tuple, deque, dict, set, frozenset}
+_CONSTANT = {"enum", "re", "typing"}
+"""Modules of objects that are constant."""
+_INSIDE: dict[Any, Callable[[Any], Any]] = {
+    ModuleType: lambda value: None,
+    MethodType: lambda value: (value.__self__, value.__func__),
+    MethodWrapperType: lambda value: value.__self__,
+    BuiltinMethodType: lambda value: None if isinstance(value.__self__, ModuleType) else value.__self__,
+    functools.partial: lambda value: (value.func, value.args, value.keywords),
+    ContextVar: lambda value: value.get(None),
+    CellType: lambda value: None if value == _NOT_BOUND else value.cell_contents,
+    ReferenceType: lambda value: value(),
+    type(users): lambda value: value.__wrapped__,  # a cache: what it kept shows in what it answers
+}
+"""What objects without attributes keep, by their class."""
+
+
+def _inside(value: Any, kind: type) -> Any:
+    """What an object of C code keeps, as its bytes or as what would be saved of it; its length or whether it is locked, else nothing."""
+    for how in (_bytes_of, pickle.dumps) if _saves_itself(kind) else (_bytes_of,):
+        try:
+            kept = how(value)
+        except Exception:  # of whatever kind: then it cannot be seen that way
+            continue
+        return kept if len(kept) < 1_000 else hashlib.blake2b(kept).digest()
+    for name in ("qsize", "locked"):
+        if callable(getattr(kind, name, None)) and _home(kind) in ("_queue", "_thread"):
+            return getattr(value, name)()
+    return ()
+
+
+def _bytes_of(value: Any) -> bytes:
+    return memoryview(value).tobytes()
+
+
+def _saves_itself(kind: type) -> bool:
+    """Whether a class of C code, or of the standard library, says itself how its objects are saved."""
+    return not users(_home(kind)) and any(getattr(kind, name) is not getattr(object, name) for name in ("__reduce__", "__reduce_ex__"))
+
+
+def _attributes(value: Any, kind: type) -> Iterator[tuple[str, Any]]:
+    """An object's attributes and slots, and its class."""
+    yield from list((getattr(value, "__dict__", None) or {}).items())
+    for one in kind.__mro__:
+        slots = one.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else tuple(slots):
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                found[name] = getattr(value, name)
-    return found
+                yield name, getattr(value, name)
+    if users(_home(kind)):
+        yield "its class", kind
 
 
-_NOT_BOUND = CellType()
+def _of_class(kind: type) -> Iterator[tuple[str, Any]]:
+    """What a user's class keeps, and what its methods reach."""
+    for one in kind.__mro__:
+        if not users(_home(one)):
+            continue
+        for name, value in list(vars(one).items()):
+            if isinstance(value, (staticmethod, classmethod)):
+                yield name, value.__func__
+            elif isinstance(value, property):
+                yield name, (value.fget, value.fset, value.fdel)
+            elif isinstance(value, functools.cached_property):
+                yield name, value.func
+            elif isinstance(value, FunctionType) or (name[:2] != "__" and not isinstance(value, (MemberDescriptorType, GetSetDescriptorType))):
+                yield f"{one.__qualname__}.{name}", value
+
+
 _OTHERS = sys.stdlib_module_names | {"builtins", "fencepost"}
 """Whose classes keep nothing that a body would change."""
-
-
-def _descriptor(value: Any) -> bool:
-    return isinstance(value, (FunctionType, staticmethod, classmethod, property, MemberDescriptorType, GetSetDescriptorType))

@@ -40,6 +40,8 @@ orders is in [reference.md](reference.md), the rules S1, S2, ... in [semantics.m
   ordinary `if` over the function's parameters is decided once, when the design is made.
 - A body keeps no Python state between turns (a list that grows, a counter, a clock): it would be traced in another state than it
   runs in, and is refused with its line. State that lasts is a queue, cell, cursor, counter or flag of the design.
+- References end where the text says so: at the end of the body, scope, `maybe` or iteration, at `x.release()`, or when a queue or cell lets
+  go. **Binding a Python name again releases nothing here**, though in Python it frees what the name held: write `x.release()` there.
 - Reads and writes are said by what they touch: `x.write()` and `x.read()` are the host's, now; `d.launch("forward", reads=[...],
   writes=[...])` is a kernel on the current stream; `y.copy_(x, non_blocking=True)` a copy as in PyTorch.
 - Lists of accesses hold tensors or their parts, or `fp.read(x, harm=...)` and `fp.write(x, same_bytes=True)` where more is to be said.

@@ -26,22 +26,30 @@ class Condition(Fixed):
     """A condition variable on a lock that the caller holds (threading.Condition).
 
     `wait` lets go of the lock, waits for a `notify` that comes later, and takes the lock again. A `notify` with nobody waiting is
-    lost. Which of several waiting threads goes on is open. Nobody wakes up unless notified, so a body that tests before it
+    lost. Which of several waiting threads goes on is open, but with `fifo=True` it is the one that waits longest (as in CPython,
+    which does not promise it). Nobody wakes up unless notified, so a body that tests before it
     waits (`if`) and one that tests again (`while`) are the same here: missed are the bugs of the first on platforms
     with spurious wake-ups.
     """
 
-    def __init__(self, design: Design, name: str, lock: Lock, places: tuple[tuple[Queue, Queue], ...]) -> None:
-        self._design, self._name, self._lock = design, name, lock
+    def __init__(self, design: Design, name: str, lock: Lock, places: tuple[tuple[Queue, Queue], ...], fifo: bool = False) -> None:
+        self._design, self._name, self._lock, self._fifo = design, name, lock, fifo
         self._places = places
-        """For each thread that waits: who waits there, and who was woken. Nobody that comes later can take what woke another."""
+        """For each thread that waits: who waits there, and who was woken. Nobody that comes later can take what woke another.
+        With `fifo` all say in one queue that they wait."""
         self._threads: list[str] = []
 
     def __repr__(self) -> str:
         return f"<condition {self._name!r}>"
 
+    def _locked(self, call: str) -> None:
+        """Raise `DesignError` where the turn does not hold the lock: threading's raises RuntimeError."""
+        if self._design._running().held.get(self._lock._id, 0) < 1:
+            fail(f"{self._name!r}.{call}() where this turn does not hold lock {self._lock._name!r}; write it inside `with {self._lock._name}:`")
+
     def wait(self) -> None:
         """Let go of the lock, wait until notified, take the lock."""
+        self._locked("wait")
         thread = self._design._running().tracer.name
         if thread not in self._threads:
             self._threads.append(thread)
@@ -50,14 +58,19 @@ class Condition(Fixed):
                 f"condition {self._name!r}: {len(self._threads)} threads wait on it; write "
                 f"d.condition({self._name!r}, lock, waiters={len(self._threads)})"
             )
-        waiting, woken = self._places[self._threads.index(thread)]
-        waiting.put()
+        place = self._threads.index(thread)
+        waiting, woken = self._places[place]
+        waiting.put(tag=str(place) if self._fifo else "")
         self._lock.release()
         woken.get()
         self._lock.acquire()
 
     def notify(self) -> None:
         """Wake one waiting thread; lost when there is none."""
+        self._locked("notify")
+        if self._fifo:
+            self._wake_oldest()
+            return
         order = range(len(self._places))
         if len(order) > 1:
             # The first of a ring of places, begun anywhere, at which somebody waits: with two it may be either, as with more it
@@ -84,8 +97,24 @@ class Condition(Fixed):
         if not others:
             recording.end_maybe()
 
+    def _wake_oldest(self) -> bool:
+        """Wake who waits longest; False when nobody does."""
+        recording, waiting = self._design._running(), self._places[0][0]
+        if not recording.yes(p.QueueHolds(waiting._id, 1)):
+            return False
+        waiting._getter = recording.tracer.name  # the condition's lock is held, so none comes between the look and the get
+        place = int(waiting.get().tag)
+        recording.do(p.Put(self._places[place][1]._id, "", (), False))
+        return True
+
     def notify_all(self) -> None:
         """Wake all waiting threads."""
+        self._locked("notify_all")
+        if self._fifo:
+            for _ in self._places:
+                if not self._wake_oldest():
+                    return
+            return
         for place in range(len(self._places)):
             self._wake([place])
 
@@ -224,7 +253,7 @@ class IpcQueue(Fixed):
         home = self._design._home(x)
         self._of(self._design._gpu(None) if home is None else home)
         stream = self._design.default_stream(self._gpu) if feeder else self._design.current_stream(self._gpu)
-        self._queue.put(stream.record_event(self._design.event(f"{x.name} sent")), x)
+        self._queue.put(stream.record_event(self._design.event(f"{x.name} sent", interprocess=True)), x)
 
     def get(self, *, opened: bool = False) -> Imported:
         """Receive a tensor and let the current stream wait for what the sender's event covers."""
@@ -250,8 +279,8 @@ class IpcQueue(Fixed):
 class Sharing:
     """The methods of `Design` that this file stands for."""
 
-    def condition(self: Any, name: str, lock: Lock, waiters: int = 1) -> Condition:
-        """A condition variable on `lock`; `waiters` is how many threads may wait on it."""
+    def condition(self: Any, name: str, lock: Lock, waiters: int = 1, fifo: bool = False) -> Condition:
+        """A condition variable on `lock`; `waiters` is how many threads may wait on it, `fifo` that the first to wait is the first woken."""
         from fencepost.model.language.hosts import Lock
 
         if not isinstance(name, str) or not name:
@@ -260,6 +289,13 @@ class Sharing:
             fail(f"condition {name!r}: {lock!r} is no lock; make one with d.lock(name)")
         self._own(lock)
         many = self._positive(name, "waiters", waiters) or 1
+        if not isinstance(fifo, bool):
+            fail(f"condition {name!r}: fifo={fifo!r}; it is True or False")
+        if fifo and many > 1:
+            queue = self.queue(f"{name} waiting", capacity=many, item={str(k): () for k in range(many)})
+            return Condition(
+                self, name, lock, tuple((queue, self.queue(f"{name} woken {k}", capacity=1, item=())) for k in range(many)), True
+            )
         places = tuple(
             tuple(self.queue(f"{name} {what}{'' if many == 1 else f' {k}'}", capacity=1, item=()) for what in ("waiting", "woken"))
             for k in range(many)

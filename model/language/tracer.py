@@ -11,14 +11,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import fail, is_own, own_files, shown
+from fencepost.model.language import impure
+from fencepost.model.language.errors import fail, is_own, own_files, raised, shown
 from fencepost.model.language.graph import Asked, Cut, Did, Drained, Entry, MaybeBegan, MaybeEnded, Merger
 from fencepost.model.language.managed import by_kernel
-from fencepost.model.language.purity import changes, state_of
+from fencepost.model.language.purity import changes, forget, state_of
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
@@ -45,6 +47,9 @@ CURE = "a body may depend on nothing but the answers to its questions; keep what
 
 CUDA = (p.Alloc, p.EventSync, p.DeviceSync)
 """Operations that call CUDA without naming a stream."""
+
+NO_ITEM = (p.StreamSync, p.Alloc, p.RecordStream)
+"""Operations that name a stream and enqueue nothing on it."""
 
 running: list[Design] = []
 """The design whose body is being traced; several only when a body calls a design function."""
@@ -113,7 +118,7 @@ class Sites:
 class Life:
     """One value made or received in a turn: which local it is, and why it can no longer be used."""
 
-    __slots__ = ("bytes", "dead", "gpu", "kind", "local", "name", "others", "recording")
+    __slots__ = ("bytes", "dead", "gpu", "interprocess", "kind", "local", "name", "others", "recording")
 
     def __init__(self, recording: Recording, local: int, kind: str, name: str) -> None:
         self.recording, self.local, self.kind, self.name = recording, local, kind, name
@@ -122,6 +127,8 @@ class Life:
         self.others: list[tuple[str, Life | None]] = []
         """What else refers to the same bytes, in words; None where it is out of this turn's hands."""
         self.gpu: int | None = None
+        self.interprocess = True
+        """Of an event that is made here: whether another process may get it."""
         self.bytes: int | None = None
         """Of device memory, where it is known; of an event that was recorded here."""
 
@@ -158,6 +165,7 @@ class Recording:
 
     def __init__(self, tracer: Tracer, prefix: list[int], expected: list[int], repeats: bool = False) -> None:
         self.tracer, self.prefix, self.expected, self.repeats = tracer, prefix, expected, repeats
+        self.thread = get_ident()
         self.entries: list[int] = []
         self.path: list[tuple[int, int]] = []
         """Index of the answer and number of options of each question that branches."""
@@ -180,7 +188,7 @@ class Recording:
         """The graph whose capture is going on."""
         self.aside = False
         """Whether the call does on the side what is taken down now: nobody wrote it down."""
-        self._ordering = False
+        self._ordering = self._calling = False
         self.held: dict[int, int] = {}
         """How often each lock was taken in this turn and not given back."""
         self.ahead: dict[tuple[str, str], int] = {}
@@ -200,6 +208,12 @@ class Recording:
             return
         if not self.tracer.calls_cuda and (isinstance(operation, CUDA) or getattr(operation, "stream", None) is not None):
             fail(f"callback {self.tracer.name!r}: a host function may not call CUDA (S104); hand the work to a thread of its own")
+        if self.tracer.design._one_call and enqueues and not self._calling and not isinstance(operation, NO_ITEM):
+            stream = getattr(operation, "stream", None)
+            if stream is not None and stream.id in self.tracer.design._one_call:
+                with self.as_one_call("", stream):
+                    self.do(operation, again, enqueues)
+                return
         lock: int | None = None
         if self.tracer.design._blocking and enqueues and not self._ordering:
             self._ordering = True
@@ -210,6 +224,24 @@ class Recording:
         if lock is not None:
             with self.implied():
                 self._take_down(p.Unlock(lock))
+
+    @contextmanager
+    def as_one_call(self, what: str, stream: p.Operand) -> Iterator[None]:
+        """What is enqueued on the stream meanwhile is one call: no other thread's items come between (S2, S93, S103)."""
+        design = self.tracer.design
+        if what and self.tracer.kind != "setup" and (self.tracer.name, what) not in design._long_calls.setdefault(stream.id, []):
+            design._long_calls[stream.id].append((self.tracer.name, what))
+        if stream.id not in design._one_call or self.tracer.kind == "setup":
+            yield
+            return
+        lock = design._made(p.Lock(f"enqueuing on {design._objects[stream.id].name}"))
+        with self.implied():
+            self._take_down(p.Acquire(lock, False))
+        self._calling = True
+        yield
+        self._calling = False
+        with self.implied():
+            self._take_down(p.Unlock(lock))
 
     def _take_down(self, operation: p.Operation) -> None:
         self.step()
@@ -242,6 +274,8 @@ class Recording:
 
     def step(self) -> None:
         """Count one call of the language; a turn that never ends is an error."""
+        if self.over:
+            raise CutRun  # the body caught the first one
         self.steps += 1
         if self.steps > MAX_STEPS:
             fail(f"more than {MAX_STEPS} operations in one turn of {self.tracer.name!r}; does a loop of the body ever end?")
@@ -277,6 +311,24 @@ class Recording:
             frame = next(f for f in reversed(self.frames) if f.kind != "scope")
         frame.held.append(life)
         return life
+
+    def locks(self) -> dict[Any, int]:
+        """How often each lock is held, and each communicator's rank is ahead of its waits."""
+        return {key: count for kept in (self.held, self.ahead) for key, count in kept.items() if count}
+
+    def same_locks(self, before: dict[Any, int], what: str, otherwise: str, place: str | None = None) -> None:
+        """Raise `DesignError` where a block takes or gives back a lock that is given back or taken outside of it."""
+        now = self.locks()
+        for key in sorted({*before, *now}, key=str):
+            change = now.get(key, 0) - before.get(key, 0)
+            if not change:
+                continue
+            if isinstance(key, tuple):
+                fail(f"{what}: communicator {key[0]!r}: rank {key[1]!r} comes to a meeting and waits outside of it; call both in it", place)
+            thing = self.tracer.design._objects[key]
+            if isinstance(thing, p.Lock) and not thing.semaphore:
+                does, does_not = ("takes", "gives it back") if change > 0 else ("gives back", "takes it")
+                fail(f"{what} {does} lock {thing.name!r} and {does_not} outside of it, where it may not be held {otherwise}; do both in it", place)
 
     def alive(self) -> list[tuple[Frame, Life]]:
         """What the open scopes hold."""
@@ -315,6 +367,8 @@ class Recording:
 
     def begin_maybe(self, question: p.Question) -> None:
         """The block of a `maybe` begins; it runs when the answer is "yes"."""
+        if self.capturing is not None:
+            fail("a maybe during a capture: the graph is captured once, with the block or without it; capture one graph for each")
         self.step()
         self._enter(MaybeBegan(question, self.tracer.sites.number()))
 
@@ -325,6 +379,8 @@ class Recording:
     def drain_head(self, queue: int, visit: int, same: bool) -> bool:
         """Whether a drain loop goes on. The run is cut when the loop comes back to its head with nothing changed (`same`),
         otherwise at the third visit: then the first two tell whether what happened in the loop matters."""
+        if self.capturing is not None:
+            fail("a drain during a capture: the graph is captured once, with as many items as there were; drain before it")
         self.step()
         site = self.tracer.sites.number()
         if visit == 2 or same:
@@ -388,6 +444,9 @@ class Tracer:
 
     def trace(self, arguments: tuple[Any, ...]) -> tuple[tuple[p.Node, ...], int]:
         """All runs of the body, merged: nodes and entry. Raises `DesignError` for a body that is none."""
+        if not running:
+            forget()
+        impure.check(self.body, self.name)
         before = state_of(self.body)
         runs: list[list[int]] = []
         prefix: list[int] = []
@@ -440,11 +499,22 @@ class Tracer:
     def _run(self, prefix: list[int], expected: list[int], arguments: tuple[Any, ...], repeats: bool = False) -> Recording:
         recording = Recording(self, prefix, expected, repeats)
         self.design._recording = recording
+        if not running:
+            raised.clear()
+        caught = len(raised)
         running.append(self.design)
         try:
             if self.around is not None:
                 recording.at(self.around[0], self.sites.end_of(self.body, first=True))
             result = _call_body(self.body, arguments)
+            if len(raised) > caught:
+                raise raised[caught]  # the body caught it
+            if recording.over:
+                fail(
+                    f"the body of {self.name!r} catches the exception by which a run ends; catch Exception at most, and do not return "
+                    "or break from a finally block",
+                    self._body_place(),
+                )
             if (result is not None and hasattr(result, "__next__")) or hasattr(result, "__await__"):
                 fail(f"the body of {self.name!r} is a generator; write a plain function", self._body_place())
             for (group, rank), count in recording.ahead.items():
@@ -459,6 +529,8 @@ class Tracer:
                 recording.at(self.around[1], self.sites.end_of(self.body))
         except CutRun:
             pass
+        except RecursionError:
+            fail(f"the body of {self.name!r} calls itself without end; end the turn and go on in the next", self._body_place())
         finally:
             recording.over = True
             running.pop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import Fixed, fail
+from fencepost.model.language.errors import Fixed, fail, question
 from fencepost.model.language.objects import Event, Stream, Tensor
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Work(Fixed):
             assert tensor._life is not None
             recording.release(tensor._life)
 
+    @question
     def is_completed(self) -> bool:
         """A query of the end (S125); a call that ran on the current stream itself cannot be asked."""
         if self._event is None:

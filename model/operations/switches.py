@@ -30,6 +30,10 @@ IN_DESIGNS = (
            "stream", ("S8", "S11", "S12", "S14", "S15")),
     Switch("d.stream(several_threads=)", ("False", "True"), "whether a blocking stream and the legacy one in two threads are refused, or "
            "each call is one step", ("S11", "S12")),
+    Switch("d.graph(several_threads=)", ("False", "True"), "whether a graph that two threads replay is refused, or each launch is one step",
+           ("S93",)),
+    Switch("d.queue(several_threads=)", ("False", "True"), "whether a queue of several kinds of items from which two threads get is refused, "
+           "or each get is one step", ()),
     Switch("d.managed(concurrent=)", ("True", "False"), "the attribute concurrentManagedAccess: whether the host may touch managed memory while "
            "a kernel runs", ("S110", "S111")),
     Switch("y.copy_(x, strided=)", ("False", "True"), "whether a pageable temporary stands between", ("S55", "S56")),

@@ -275,15 +275,8 @@ class Accessing:
         """Something that must never happen: an obligation that no bit can meet."""
         w.checks = (*w.checks, Check(0, what, t, n, which))
 
-    def where(self, w: World, t: int, n: int, which: int, access: p.Access) -> Where | None:
-        """Where an access touches the class, as its call sees it; None where it does not, or must not."""
-        found = self._where(w, t, access.target)
-        if found is not None and isinstance(access.target, p.Local) and (w.locals[t][access.target.id] or "?")[0] == "d":
-            self.fault(w, "UNDEFINED", t, n, which)  # a use after the free, in whatever order
-            return None
-        return found
-
-    def _where(self, w: World, t: int, target: p.Operand) -> Where | None:
+    def where(self, w: World, t: int, target: p.Operand) -> Where | None:
+        """Where an access touches the class, as its call sees it; None where it does not."""
         cls = self.cls
         if cls is None:
             return None
@@ -305,13 +298,16 @@ class Accessing:
 
     def judge(self, w: World, t: int, n: int, which: int, access: p.Access, mask: int) -> Witness | None:
         """One access by an agent that carries `mask`. Gives the witness that it would be, while none is chosen."""
-        where = self.where(w, t, n, which, access)
+        where = self.where(w, t, access.target)
         return None if where is None else self.judge_at(w, t, n, which, access.mode == "w", access.same_bytes, where, mask)
 
     def judge_at(
         self, w: World, t: int, n: int, which: int, write: bool, same: bool, where: Where, mask: int
     ) -> Witness | None:  # fmt: skip
         """`judge` for an access whose place is known."""
+        if where.owner == "gone":
+            self.fault(w, "UNDEFINED", t, n, which)  # a use after the free, in whatever order
+            return None
         slot, path = where.slot, where.path
         counted = where.owner == "owner"
         wit = w.witness
@@ -343,7 +339,7 @@ class Accessing:
     def _defined(self, w: World, t: int, n: int, which: int, write: bool, same: bool, where: Where) -> None:
         """A read of a block before its owner wrote each piece of it reads undefined bytes."""
         path, former = where.path, where.owner == "former"
-        if w.block is None or where.owner == "gone":
+        if w.block is None:
             return
         written = w.block.former if former else w.block.written
         if written is None:
@@ -427,7 +423,7 @@ class Accessing:
         """Accesses of one device item that runs now."""
         found = []
         for k, access in enumerate(accesses):
-            where = self.where(w, t, n, first + k, access)
+            where = self.where(w, t, access.target)
             if where is not None:
                 found.append((first + k, access.mode == "w", access.same_bytes, where))
         return self.accessed_on(w, t, n, tuple(found), stream)

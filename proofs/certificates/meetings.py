@@ -75,7 +75,7 @@ class Meetings(Accessing):
         """An item that makes accesses: those of the class, with where they go; for control all, wherever."""
         kept = []
         for k, access in enumerate(accesses):
-            where = Where(None, ()) if self.cls is None else self.where(w, t, n, which + k, access)
+            where = Where(None, ()) if self.cls is None else self.where(w, t, access.target)
             if where is not None:
                 kept.append((which + k, access.mode == "w", access.same_bytes, where))
         self._put_on(w, t, s, ("work", t, n, tuple(kept)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from fencepost.model import effects as e
 from fencepost.model import program as p
+from fencepost.proofs.explore.flags import ALL
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.memory import FORKS, LocationRules, forks, put_outside
 from fencepost.proofs.explore.positions import Source
@@ -71,6 +72,7 @@ class Compiler:
         self.cells = {place[1] for place in places if place[0] == "cell"}
         """Cells that may hold such a reference."""
         self.track = setting.queries  # what a query may answer
+        self.flags = setting.flags
         self.noted = {
             effect.stream.id for effects in setting.lowered.values() for effect in effects
             if isinstance(effect, e.NoteUse) and not isinstance(effect.stream, p.Local)
@@ -137,7 +139,7 @@ class ThreadCompiler:
             s.streams[stream(s)] |= s.tb[t]
 
         streams = self._streams(effect.stream)
-        called = self._called(self._slot(effect.stream))
+        called = self._called(effect.stream)
         if len(streams) > 1 or called or self.layout.one_queue:
             return self._own([start, *called, *self.memory.item(effect.accesses, stream, streams)], effect.stream)
         item = self.memory.item(effect.accesses, stream, streams, starts=True)
@@ -163,11 +165,22 @@ class ThreadCompiler:
 
         return [*before, forks(run) if getattr(last, FORKS, False) else run]
 
-    def _called(self, stream: Callable[[State], int]) -> list[Apply]:
+    def _kept_flags(self, event: p.Operand) -> int:
+        """What the search keeps of the event: the bit, and the flags that somebody looks at (flags.py)."""
+        if not self.o.track:
+            return BIT
+        return BIT | (self.o.flags.event(self.t, event) if self.o.flags is not None else ALL)
+
+    def _calls(self, stream: p.Operand) -> bool:
+        """Whether the search keeps what a query of the stream says."""
+        return self.o.track and (self.o.flags is None or self.o.flags.calls(stream))
+
+    def _called(self, operand: p.Operand) -> list[Apply]:
         """A "no" of `stream.query()` needs work there, and comes after the calls that put it there [T]."""
         t = self.t
-        if not self.o.track:
+        if not self._calls(operand):
             return []
+        stream = self._slot(operand)
 
         def run(s: State) -> None:
             s.calls[stream(s)] |= s.tb[t] | PENDING
@@ -176,13 +189,15 @@ class ThreadCompiler:
 
     def _recorded(self, operand: p.Operand) -> Callable[[State], bool]:
         """With one hardware queue: a record is an item of its stream, behind all that is in the queue; whether that may be busy."""
-        slot, queue, t = self._slot(operand), self._stream(operand), self.t
+        slot, queue, t, calls = self._slot(operand), self._stream(operand), self.t, self._calls(operand)
         sharers = self.layout.own_slots(self._streams(operand)[0])
 
         def run(s: State) -> bool:
             i, k = queue(s), slot(s)
             s.streams[i] |= s.tb[t]
             s.streams[k] = s.streams[i]
+            if not calls:
+                return True
             busy = any([s.calls[one] & PENDING for one in sharers])
             s.calls[k] |= s.tb[t] | (PENDING if busy else 0)
             return busy
@@ -192,7 +207,7 @@ class ThreadCompiler:
     def _recordevent(self, effect: e.RecordEvent) -> list[Apply]:
         stream = self._stream(effect.stream)
         write = self._event_write(effect.event)
-        t = self.t
+        t, kept = self.t, self._kept_flags(effect.event)
 
         def run(s: State) -> None:
             i = stream(s)
@@ -203,11 +218,11 @@ class ThreadCompiler:
             i = stream(s)
             s.streams[i] |= s.tb[t]
             known = 0 if s.calls[i] & PENDING else COMPLETE
-            write(s, (s.streams[i] & BIT) | RECORDED | (CALLED if s.tb[t] else 0) | known)
+            write(s, ((s.streams[i] & BIT) | RECORDED | (CALLED if s.tb[t] else 0) | known) & kept)
 
         if self.layout.one_queue:
             return self._record_shared(effect)
-        if self.o.track:
+        if kept != BIT:
             return [run_tracked]
         only = self._only(effect.stream)
         if only is None or not isinstance(effect.event, p.Obj):
@@ -222,7 +237,7 @@ class ThreadCompiler:
 
     def _joinevent(self, effect: e.JoinEvent) -> list[Apply]:
         read, t = self._event_read(effect.event), self.t
-        if not self.o.track:
+        if not self._kept_flags(effect.event) & COMPLETE:
             if isinstance(effect.event, p.Obj):
                 event = self.layout.event[effect.event.id]
 
@@ -274,6 +289,7 @@ class ThreadCompiler:
 
     def _streamjoinsevent(self, effect: e.StreamJoinsEvent) -> list[Apply]:
         stream, read, t = self._stream(effect.stream), self._event_read(effect.event), self.t
+        calls = self._calls(effect.stream)
 
         # Without tracking nobody knows whether the event was ever recorded. If not, the wait is no item (S18), so the
         # stream must not learn what the caller knows; items that the caller enqueues carry it anyhow.
@@ -285,6 +301,8 @@ class ThreadCompiler:
             if flags & RECORDED:  # never recorded: does nothing (S18)
                 i = stream(s)
                 s.streams[i] |= (flags & BIT) | s.tb[t]
+                if not calls:
+                    return
                 # Who is told that the stream is busy knows of the wait, and of the record that the wait is for.
                 s.calls[i] |= s.tb[t] | (0 if flags & COMPLETE else PENDING) | (BIT if flags & CALLED else 0)
 
@@ -304,13 +322,15 @@ class ThreadCompiler:
 
     def _streamjoinsstream(self, effect: e.StreamJoinsStream) -> list[Apply]:
         stream, other, t = self._stream(effect.stream), self._stream(effect.other), self.t
+        calls = self._calls(effect.stream)
 
         def run(s: State) -> None:
             behind = other(s)
             s.streams[behind] |= s.tb[t]  # the record is an item there
             i = stream(s)
             s.streams[i] |= s.streams[behind]
-            s.calls[i] |= s.tb[t] | s.calls[behind]
+            if calls:
+                s.calls[i] |= s.tb[t] | s.calls[behind]
 
         if self.layout.one_queue:
             return self._join_stream_shared(effect)
@@ -320,17 +340,18 @@ class ThreadCompiler:
 
     def _record_shared(self, effect: e.RecordEvent) -> list[Apply]:
         stream, write, t = self._stream(effect.stream), self._event_write(effect.event), self.t
-        recorded = self._recorded(effect.stream)
+        recorded, kept = self._recorded(effect.stream), self._kept_flags(effect.event)
 
         def run(s: State) -> None:
             known = 0 if recorded(s) else COMPLETE
-            write(s, (s.streams[stream(s)] & BIT) | RECORDED | (CALLED if s.tb[t] else 0) | known)
+            write(s, ((s.streams[stream(s)] & BIT) | RECORDED | (CALLED if s.tb[t] else 0) | known) & kept)
 
         return [run]
 
     def _join_event_shared(self, effect: e.StreamJoinsEvent) -> list[Apply]:
         """If the event is over by now the wait is no item, so the stream's own end is not behind all that is in the queue."""
         stream, slot, read, t = self._stream(effect.stream), self._slot(effect.stream), self._event_read(effect.event), self.t
+        calls = self._calls(effect.stream)
 
         def run(s: State) -> None:
             flags = read(s)
@@ -338,20 +359,23 @@ class ThreadCompiler:
                 k, bit = slot(s), (flags & BIT) | s.tb[t]
                 s.streams[stream(s)] |= bit
                 s.streams[k] |= bit
+                if not calls:
+                    return
                 s.calls[k] |= s.tb[t] | (0 if flags & COMPLETE else PENDING) | (BIT if flags & CALLED else 0)
 
         return [run]
 
     def _join_stream_shared(self, effect: e.StreamJoinsStream) -> list[Apply]:
         stream, slot, slot_behind = self._stream(effect.stream), self._slot(effect.stream), self._slot(effect.other)
-        recorded = self._recorded(effect.other)
+        recorded, calls = self._recorded(effect.other), self._calls(effect.stream)
 
         def run(s: State) -> None:
             recorded(s)
             k, behind = slot(s), slot_behind(s)
             s.streams[stream(s)] |= s.streams[behind]
             s.streams[k] |= s.streams[behind]
-            s.calls[k] |= s.calls[behind]  # which the record's call is one of
+            if calls:
+                s.calls[k] |= s.calls[behind]  # which the record's call is one of
 
         return [run]
 
@@ -421,7 +445,8 @@ class ThreadCompiler:
     def _value(self, value: Any) -> Callable[[State], Any]:
         """A value as it travels: event flags or reference, memory reference, index."""
         if isinstance(value, (p.Turn, p.Fixed)):
-            raise Unsupported("a turn number or constant in a queue or cell has no ring that it is relative to")
+            raise Unsupported("a turn number or constant in a queue or cell has no ring that it is relative to; advance a d.cursor(name, depth) "
+                              "once a turn and hand over its position")
         if isinstance(value, p.Local):
             t, i = self.t, value.id
             if self.memory.outside(value):

@@ -79,7 +79,7 @@ class MeetingCompiler(ThreadCompiler):
             last(s)
             return device.settle(s, at, i)
 
-        return [*self._called(self._slot(effect.stream)), forks(run)]
+        return [*self._called(effect.stream), forks(run)]
 
     _signal = _await = _meeting
 
@@ -140,7 +140,7 @@ class MeetingCompiler(ThreadCompiler):
             return now
         stream, t, device = self._stream(effect.stream), self.t, self.device
         later = self.memory.later(effect.accesses)
-        called, at_once, last = self._called(self._slot(effect.stream)), _sequence(now), self._last(effect.stream)
+        called, at_once, last = self._called(effect.stream), _sequence(now), self._last(effect.stream)
 
         def run(s: State) -> list[State] | None:
             i = stream(s)
@@ -156,8 +156,8 @@ class MeetingCompiler(ThreadCompiler):
 
         return [run if later is None else forks(run)]
 
-    def _called(self, stream: Callable[[State], int]) -> list[Apply]:
-        note = super()._called(stream)
+    def _called(self, operand: p.Operand) -> list[Apply]:
+        note, stream = super()._called(operand), self._slot(operand)
         if not note:
             return note
 

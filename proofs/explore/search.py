@@ -144,12 +144,7 @@ class Search:
         self.setups = [t for t, thread in enumerate(program.threads) if thread.kind == "setup"]
         self.loops = [thread.kind == "loop" for thread in program.threads]
         self.device = compiler.device
-        self.visible = visible(self.code, self.device.users() if self.device is not None else None)
-        if sum(thread.kind != "setup" for thread in program.threads) > 1:
-            for t, heads in enumerate(setting.circles):
-                for head in heads:
-                    # A circle within a turn need not pass the start of one: here, too, all threads are expanded.
-                    self.visible[t][self.skip(t, head)] = True
+        self.visible = self._visible()
         self.eager = setting.driven if proof else [False] * len(program.threads)
         self.split = location is not None and location.kind != "memory"
         """Whether a macro step ends where paths through the turn meet: then all states share what lies behind."""
@@ -171,6 +166,16 @@ class Search:
         """What each node waits for, if anything."""
         self.ring = self.layout.location_depth(location)
         self._expect()
+
+    def _visible(self) -> list[list[bool]]:
+        """For each thread and node whether its step is interleaved with those of others."""
+        result = visible(self.code, self.device.users() if self.device is not None else None)
+        if sum(thread.kind != "setup" for thread in self.program.threads) > 1:
+            for t, heads in enumerate(self.setting.circles):
+                for head in heads:
+                    # A circle within a turn need not pass the start of one: here, too, all threads are expanded.
+                    result[t][self.skip(t, head)] = True
+        return result
 
     def _rules(self, t: int) -> LocationRules:
         """What ends references of thread `t`."""
@@ -201,6 +206,28 @@ class Search:
         """The same transitions for a search that finds every hazard; its runs are no shortest ones if `hurried`."""
         other = copy.copy(self)
         other.proof = False
+        return other
+
+    def without(self, t: int, node: int) -> Search:
+        """The search for a proof of the program without the synchronisation at `node` of thread `t`, which is not passed over.
+
+        All else that was compiled is shared.
+        """
+        setting = self.setting.without(t, node)
+        if self.device is not None:  # what waits in the stream may wait for the synchronisation, too
+            return Search(setting, self.location, proof=True)
+        other = copy.copy(self)
+        other.setting, other.program, other.forms, other.proof = setting, setting.program, setting.forms, True
+        nodes = list(self.code[t])
+        removed = nodes[node]
+        assert isinstance(removed, DoNode)
+        nodes[node] = DoNode(None, (), removed.next, frozenset())
+        other.code = [*self.code[:t], nodes, *self.code[t + 1 :]]
+        other.tests = [[one.ready if one is not None else None for one in code] for code in other.code]
+        other.visible = other._visible()
+        other._expect()
+        other.blocks = [{} for _ in self.blocks]
+        other.merged = []
         return other
 
     @property

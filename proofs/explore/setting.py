@@ -11,6 +11,7 @@ from fencepost.model.operations import Context, lower_node
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 from fencepost.proofs import edits
 from fencepost.proofs.explore.fifo import QueueForm, queue_forms
+from fencepost.proofs.explore.flags import Flags
 from fencepost.proofs.explore.flow import Flow
 from fencepost.proofs.explore.layout import Layout, walk
 from fencepost.proofs.explore.locations import Location
@@ -27,11 +28,16 @@ if TYPE_CHECKING:
 class Setting:
     """A program on a platform under an environment, prepared once for every location."""
 
-    def __init__(self, program: p.Program, platform: Platform = PLATFORMS["cuda"], environment: Environment = BARE) -> None:
+    def __init__(
+        self, program: p.Program, platform: Platform = PLATFORMS["cuda"], environment: Environment = BARE,
+        like: Setting | None = None,
+    ) -> None:  # fmt: skip
+        """`like`: a setting of the same program under another environment, to share what depends on the program alone."""
         self.program = program
         self.platform = platform
         self.environment = environment
-        self.layout = Layout(program, environment)
+        same = like is not None and like.environment.one_queue == environment.one_queue
+        self.layout = like.layout if like is not None and same else Layout(program, environment)
         self.lowered: dict[tuple[int, int], tuple[Effect, ...]] = {}
         for t, thread in enumerate(program.threads):
             context = Context(program, thread, platform, environment)
@@ -39,14 +45,16 @@ class Setting:
                 if isinstance(node, p.Do):
                     self.lowered[t, i] = lower_node(node, context)
         self.queries = self.layout.queries
-        self.slicer = Slicer(program, self.lowered)
-        self.driven = driven(program)
-        self.circles = [circles(thread) for thread in program.threads]
-        self.flow = Flow(program)
+        self.flags = Flags(program, self.lowered, environment.one_queue) if self.queries and not self.layout.meets else None
+        """What is kept for queries; None where nothing is or, in designs in which streams meet, all is."""
+        self._slicer: Slicer | None = None
+        self.driven = driven(program) if like is None else like.driven
+        self.circles = [circles(thread) for thread in program.threads] if like is None else like.circles
+        self.flow = Flow(program) if like is None else like.flow
         self._positions: Positions | None = None
         self._layouts: dict[frozenset[Source], Layout] = {}
         """The layouts of searches that keep only some positions."""
-        self._forms: list[QueueForm] | None = None
+        self._forms: list[QueueForm] | None = None if like is None else like.forms
         self.direct: Direct | None = None
         """Who accesses which object by name (serial.py), once somebody asked."""
         self.meetings: Meetings | None = None
@@ -54,14 +62,21 @@ class Setting:
             from fencepost.proofs.explore.meetings import Meetings
 
             self.meetings = Meetings(program, self.layout, self.lowered, environment)
-        self.cursors = {
+        self.cursors = like.cursors if like is not None else {
             (t, i): frozenset(("cursor", n.cursor) for n in walk(node) if isinstance(n, p.Last))
             for t, thread in enumerate(program.threads)
             for i, node in enumerate(thread.nodes)
         } if self.layout.has_last else {}
         """The cursors that each node looks at (none that is left out looks at any)."""
-        self.shared_cursor = _shared_cursor(program, self.layout)
+        self.shared_cursor = _shared_cursor(program, self.layout) if like is None else like.shared_cursor
         """A cursor whose order between threads no edge gives, with the names of the threads; or None."""
+
+    @property
+    def slicer(self) -> Slicer:
+        """What each operation depends on."""
+        if self._slicer is None:
+            self._slicer = Slicer(self.program, self.lowered)
+        return self._slicer
 
     def device(self) -> Device | None:
         """What pending device work does, for one location; None where streams do not meet."""
@@ -98,10 +113,16 @@ class Setting:
 
         Numbering and slices are shared: without an edge fewer operations may matter, never more.
         """
+        removed = self.program.threads[t].nodes[node]
+        assert isinstance(removed, p.Do)
+        self._slicer = self.slicer  # made once for all
         other = copy.copy(self)
         other.program = edits.without(self.program, t, node)
         other.lowered = {**self.lowered, (t, node): ()}
-        other._forms = None
+        if isinstance(removed.operation, p.EventSync) and isinstance(removed.operation.event, p.Local):
+            other._forms = None  # what a consumer surely waits on makes a form (fifo.py); any other wait may go
+        else:
+            other._forms = self.forms
         other.direct = None
         return other
 

@@ -120,6 +120,8 @@ class _Model(Effects):
         lines = []
         for i, o in enumerate(self.program.objects):
             if isinstance(o, p.Queue):
+                if o.capacity > LARGEST:
+                    raise NotExported(f"a capacity of {o.capacity} (queue {o.name!r}; at most {LARGEST})")
                 fields = ", ".join(["byte", *["short"] * self.values])
                 lines.append(f"chan queue_{i} = [{o.capacity}] of {{ {fields} }};  /* {comment(o.name)} */")
             elif isinstance(o, p.Channel):

@@ -89,6 +89,33 @@ def components(nodes: Iterable[int], edges: list[Edge]) -> list[set[int]]:
     return result
 
 
+def fair(graph: Graph, nodes: Iterable[int], edges: list[Edge]) -> Iterator[tuple[set[int], list[Edge]]]:
+    """Components, each with its edges, on which nobody stands still who can go on and still can after another one's step.
+
+    A node is a state, or stands for one: modulo their number.
+    """
+    semantics, states, count = graph.semantics, graph.states, len(graph.states)
+    able: dict[int, set[int]] = {}
+
+    def who(number: int) -> set[int]:
+        if number not in able:
+            state = states[number]
+            able[number] = {agent for agent in semantics.ready(state) if semantics.obstacle(state, agent) is None}
+        return able[number]
+
+    todo = [(set(nodes), edges)]
+    while todo:
+        inside, kept = todo.pop()
+        for part in components(inside, kept):
+            within = [edge for edge in kept if edge[0] in part and edge[1] in part]
+            moved = {move.thread for _, _, moves in within for move in moves}
+            patient = [edge for edge in within if not (who(edge[0] % count) & who(edge[1] % count)) - moved]
+            if len(patient) == len(within):
+                yield part, within
+            else:  # whoever does not move here moves in no part of it either
+                todo.append((part, patient))
+
+
 def turn_of(program: p.Program, moves: Iterable[Move], thread: int) -> int:
     """The turn in which a thread is after these moves."""
     turn = 0

@@ -71,10 +71,13 @@ def _polling(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str]:
             other, state = found
             told.add(state)
             turn = turn_of(program, path(graph, state), node[0])
+            why = (
+                f"what would change that it never comes to{place(program, other)}" if other[0] == node[0]
+                else f"{program.threads[other[0]].name}, which could change that{place(program, other)}, asks for ever too"
+            )  # fmt: skip
             yield (
                 f"{LIVELOCK} {name} - from step {turn} on {program.threads[node[0]].name} asks about {name} for ever and is told "
-                f"{answer!r}{place(program, node)}: {program.threads[other[0]].name}, which could change that"
-                f"{place(program, other)}, asks for ever too"
+                f"{answer!r}{place(program, node)}: {why}"
             )
 
 

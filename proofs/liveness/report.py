@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencepost.model import program as p
+from fencepost.proofs.liveness.conditions import condition_of
 from fencepost.proofs.liveness.graphs import place as place_of
 from fencepost.proofs.liveness.moves import Move
 from fencepost.proofs.liveness.search import Hang, Liveness, Waiter
@@ -107,7 +108,9 @@ def _waits_for_flag(program: p.Program, waiter: Waiter) -> bool:
 
 
 def _object(program: p.Program, waiter: Waiter) -> str:
-    return waiter.obstacle if isinstance(waiter.obstacle, str) else program.objects[waiter.obstacle].name
+    if isinstance(waiter.obstacle, str):
+        return waiter.obstacle
+    return condition_of(program, waiter.obstacle) or program.objects[waiter.obstacle].name
 
 
 def _waits(program: p.Program, hang: Hang, waiter: Waiter, sources: tuple[int, ...], came: str | None) -> str:
@@ -116,19 +119,19 @@ def _waits(program: p.Program, hang: Hang, waiter: Waiter, sources: tuple[int, .
     if waiter.item is not None:
         item = waiter.item
         place = place_of(program, (item.thread, item.node))
-        who = f"stream {waiter.stream}"
+        who = _stream(waiter.stream)
         for_what = {
             "signal": f"room in {thing}",
             "await": f"{_tag(item.value)} of {thing}",
             "wait": f"{thing} >= {item.value}",
-            "join": f"a record in stream {thing}",
+            "join": f"a record in {_stream(thing)}",
         }[item.kind]
         since = f"step {waiter.turn} of {program.threads[item.thread].name}"
     else:
         thread = program.threads[waiter.thread]
         place = place_of(program, (waiter.thread, waiter.node))
         who, for_what, since = thread.name, _for_what(program, waiter, thing), f"step {waiter.turn}"
-    streams = {other.thread: f"stream {other.stream}" for other in hang.waiters if other.item is not None}
+    streams = {other.thread: _stream(other.stream) for other in hang.waiters if other.item is not None}
     helpers = [
         program.threads[agent].name if agent < count else streams.get(agent, "another stream")
         for agent in sources if agent != waiter.thread
@@ -147,6 +150,11 @@ def _waits(program: p.Program, hang: Hang, waiter: Waiter, sources: tuple[int, .
     return f"{who} waits for {for_what} since {since}{place}{instead}{by}"
 
 
+def _stream(name: str) -> str:
+    """A stream by its name, which may say itself that it is one."""
+    return name if "stream" in name.lower().split() and len(name.split()) > 1 else f"stream {name}"
+
+
 def _tag(tag: str) -> str:
     return f"the signal {tag!r}" if tag else "the signal"
 
@@ -159,8 +167,12 @@ def _for_what(program: p.Program, waiter: Waiter, thing: str) -> str:
         return f"semaphore {thing}" if isinstance(lock, p.Lock) and lock.semaphore else f"lock {thing}"
     if isinstance(what, p.WaitFlag):
         return f"{thing} >= {what.value}"
+    if isinstance(what, p.Get) and condition_of(program, what.queue) is not None:
+        return f"a notify of condition {thing}"
     words = {
         p.Put: "room in {}", p.Get: "an item of {}", p.QueueTag: "an item of {}", p.Take: "a free token of {}",
-        p.FlagWait: "flag {}", p.CounterWait: "counter {}", p.EventSync: "event {}", p.DeviceSync: "the device, whose stream {} waits",
+        p.FlagWait: "flag {}", p.CounterWait: "counter {}", p.EventSync: "event {}",
     }  # fmt: skip
-    return words.get(type(what), "stream {}").format(thing)
+    if isinstance(what, p.DeviceSync):
+        return f"the device, whose {_stream(thing)} waits"
+    return words[type(what)].format(thing) if type(what) in words else _stream(thing)

@@ -10,24 +10,27 @@ from collections.abc import Iterator
 
 from fencepost.model import effects as e
 from fencepost.model import program as p
-from fencepost.proofs.liveness.graphs import Edge, Node, components, edges_of, operations, place, turn_of
+from fencepost.proofs.liveness.conditions import condition_of, never_picked, waits_on_conditions
+from fencepost.proofs.liveness.graphs import Edge, Node, edges_of, fair, operations, place, turn_of
 from fencepost.proofs.liveness.moves import SHARED, Move
 from fencepost.proofs.liveness.search import Graph, graph_of, path
+from fencepost.proofs.liveness.text import following
 
 STARVATION = "starvation"
 
-_AT_ONCE = (p.Drop, p.View, p.NewEvent)
-"""Operations that take no time: the end of a reference, a name for something."""
+_AT_ONCE = (p.Drop, p.View, p.NewEvent, p.Maybe, p.Choose, p.TurnBelow)
+"""What takes no time: the end of a reference, a name for something, a choice."""
 
 
 def starvation(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str]:
     """One sentence for each object for which a thread can wait for ever while others get it again and again."""
     contended = {}
     for thing, waits in sorted(_waits(program).items()):
-        pairs = [(wait, takers) for wait in waits if (takers := _takers(program, thing, wait))]
-        if pairs and _let_go_at_once(program, thing):
+        pairs = [(wait, takers) for wait in waits if _may_starve(program, thing, wait, takers := _takers(program, thing, wait))]
+        if pairs:
             contended[thing] = pairs
-    if not contended:
+    notified = waits_on_conditions(program)
+    if not contended and not notified:
         return
     graph = graph_of(program, limit, False)
     if graph.bounded is not None:
@@ -46,6 +49,20 @@ def starvation(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str
                     f"{_taken(program, taker)}{place(program, taker)}"
                 )
                 break
+    told: set[str] = set()
+    for passed in notified:
+        woken = passed.place.woken
+        name = condition_of(program, woken) or program.objects[woken].name
+        found = None if name in told else never_picked(graph, edges, passed)
+        if found is not None:
+            told.add(name)
+            state, waker = found
+            turn = turn_of(program, path(graph, state), passed.wait[0])
+            yield (
+                f"{STARVATION} {name} - {program.threads[passed.wait[0]].name} waits for condition {name} since step {turn}"
+                f"{place(program, passed.wait)}, and can be passed over for ever: {program.threads[waker[0]].name} "
+                f"wakes another one each time{place(program, waker)}"
+            )
 
 
 def _waits(program: p.Program) -> dict[int, list[Node]]:
@@ -98,9 +115,12 @@ def _takers(program: p.Program, thing: int, wait: Node) -> set[Node]:
     return found
 
 
-def _let_go_at_once(program: p.Program, thing: int) -> bool:
-    """Whether somebody lets go of what is waited for and does nothing, before others have their turn, that takes time."""
+def _may_starve(program: p.Program, thing: int, wait: Node, takers: set[Node]) -> bool:
+    """Whether somebody lets go of what is waited for, and another thread takes it, or the same one before it does anything else."""
+    threads = {t for t, _ in takers}
     for (t, n), x in operations(program):
+        if t == wait[0] or not threads:
+            continue
         if isinstance(x, (p.Put, p.Get)):
             lets_go = x.queue == thing
         elif isinstance(x, p.Give):
@@ -109,37 +129,62 @@ def _let_go_at_once(program: p.Program, thing: int) -> bool:
             lets_go = x.lock == thing
         else:
             lets_go = isinstance(x, (p.FlagSet, p.StoreFlag)) and x.flag == thing
-        if lets_go:
-            nodes = program.threads[t].nodes
-            node: p.Node | None = nodes[n]
-            assert isinstance(node, p.Do)
-            node = None if node.next == p.END else nodes[node.next]
-            while isinstance(node, p.Do) and isinstance(node.operation, _AT_ONCE):
-                node = None if node.next == p.END else nodes[node.next]
-            if not isinstance(node, p.Do) or isinstance(node.operation, (*SHARED, *e.MEETINGS)):
+        if lets_go and (threads - {t} or _goes_on_sharing(program.threads[t].nodes, n)):
+            return True
+    return False
+
+
+def _goes_on_sharing(nodes: tuple[p.Node, ...], n: int) -> bool:
+    """Whether the thread may come from node `n` to something that others notice with no step of its own in between that takes time."""
+    todo, seen = [n], {n}
+    while todo:
+        for target in following(nodes[todo.pop()]):
+            if target == p.END:
                 return True
+            node = nodes[target]
+            what = node.operation if isinstance(node, p.Do) else node.question
+            if isinstance(what, (*SHARED, *e.MEETINGS)):
+                return True
+            if isinstance(what, _AT_ONCE) and target not in seen:
+                seen.add(target)
+                todo.append(target)
     return False
 
 
 def _starved(graph: Graph, edges: list[Edge], wait: Node, takers: set[Node]) -> tuple[int, Node] | None:
-    """(a first state of a circle in which the wait lasts, who takes) if there is one."""
+    """(a first state of a circle in which the wait lasts, who takes) if there is one.
+
+    Own steps of a thread are one with the step before them. Somebody else may take what it let go of before they begin;
+    the thread itself comes back after them, and by then the waiter has gone on. So such states are kept apart, by thread.
+    """
     t, n = wait
     semantics, states, program = graph.semantics, graph.states, graph.semantics.program
+    count = len(states)
     here = {number for number in range(len(graph.after)) if states[number].at[t] == n}
     free = {number for number in here if semantics.obstacle(states[number], t) is None and t in semantics.ready(states[number])}
     if not free or len(free) == len(here):
         return None
-    kept = [
-        (begin, to, moves) for begin, to, moves in edges
-        if begin in here and to in here and all(move.thread != t for move in moves)
-        and not (begin in free and (to in free or not _one_of(moves[0], takers)))  # it is taken at once
-        and not (to in free and any(_takes_time(program, move) for move in moves[1:]))  # nobody does anything else first
-    ]  # fmt: skip
-    for part in components(here, kept):
-        within = [one for one in kept if one[0] in part and one[1] in part]
-        taken = [move for begin, _, moves in within for move in moves[:1] if begin in free and _one_of(move, takers)]
-        if taken and _fair(graph, part, within):
-            return min(part), (taken[0].thread, taken[0].node)
+    kept: list[Edge] = []
+    late: dict[int, set[int]] = {}
+    """State in which the waiter can go on -> threads that have work of their own to do first."""
+    for begin, to, moves in edges:
+        if begin in here and to in free - {begin} and begin not in free and all(move.thread != t for move in moves):
+            busy = any(_takes_time(program, move) for move in moves[1:])
+            if busy:
+                late.setdefault(to, set()).add(moves[0].thread)
+            kept.append((begin, to + count * (1 + moves[0].thread) if busy else to, moves))
+    for begin, to, moves in edges:
+        if begin in here and to in here and to not in free and all(move.thread != t for move in moves):
+            if begin not in free:
+                kept.append((begin, to, moves))
+            elif _one_of(moves[0], takers):  # it is taken at once
+                kept.append((begin, to, moves))
+                kept += [(begin + count * (1 + other), to, moves) for other in late.get(begin, ()) if other != moves[0].thread]
+    nodes = here | {number + count * (1 + other) for number, others in late.items() for other in others}
+    for part, within in fair(graph, nodes, kept):
+        taken = [move for begin, _, moves in within for move in moves[:1] if begin % count in free and _one_of(move, takers)]
+        if taken:
+            return min(number % count for number in part), (taken[0].thread, taken[0].node)
     return None
 
 
@@ -148,21 +193,10 @@ def _one_of(move: Move, nodes: set[Node]) -> bool:
 
 
 def _takes_time(program: p.Program, move: Move) -> bool:
-    node = program.threads[move.thread].nodes[move.node] if move.item is None else None
-    return node is None or (isinstance(node, p.Do) and not isinstance(node.operation, _AT_ONCE))
-
-
-def _fair(graph: Graph, part: set[int], within: list[Edge]) -> bool:
-    """Whether nobody who does not move on the circle could, and still could after another one's step."""
-    semantics, states = graph.semantics, graph.states
-    moved = {move.thread for _, _, moves in within for move in moves}
-
-    def can(number: int, agent: int) -> bool:
-        state = states[number]
-        return agent in semantics.ready(state) and semantics.obstacle(state, agent) is None
-
-    others = {agent for number in part for agent in semantics.ready(states[number])} - moved
-    return not any(can(begin, agent) and can(to, agent) for agent in others for begin, to, _ in within)
+    if move.item is not None:
+        return True
+    node = program.threads[move.thread].nodes[move.node]
+    return not isinstance(node.operation if isinstance(node, p.Do) else node.question, _AT_ONCE)
 
 
 def _what(program: p.Program, thing: int) -> str:

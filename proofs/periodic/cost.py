@@ -100,6 +100,11 @@ class CostGraph:
         }
 
 
+def _spelled(name: str) -> str:
+    """A name in a condition, quoted where it would be read as more than one."""
+    return f"'{name}'" if any(part in name for part in (", ", " + ", " or ", " / ", " >= ")) else name
+
+
 def _short(program: p.Program, node: Node) -> str:
     operation: Any = node.op.operation
     if isinstance(operation, p.Copy):
@@ -429,7 +434,7 @@ def _wait_name(timed: CostGraph, op: Any) -> str:
 
 
 def _terms(count: Mapping[int, int], names: Mapping[int, str], steps: int) -> str:
-    text = " + ".join((f"{k} * " if k != 1 else "") + names[n] for n, k in count.items()) or "0"
+    text = " + ".join((f"{k} * " if k != 1 else "") + _spelled(names[n]) for n, k in count.items()) or "0"
     if steps == 1:
         return text
     return f"({text}) / {steps}" if len(count) > 1 else f"{text} / {steps}"

@@ -25,6 +25,9 @@ MOST_OPERATIONS = 60
 MOST_CYCLES = 1_000
 """Cycles that can decide up to which break-evens are told; with more no condition is short enough to read."""
 
+Entry = tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]]
+"""A node of the graph, those in front of it in the same step, and (those in earlier steps, by how many)."""
+
 STEPS = 48
 """Steps that a graph runs; the second half tells the time per step."""
 
@@ -51,6 +54,7 @@ class BreakEven:
         self.cost: Cost | None = None
         self.timed: CostGraph | None = None
         self.why = ""
+        self._orders: dict[tuple[tuple[int, int], ...], list[Entry] | None] = {}
         self._waits: dict[tuple[int, int], tuple[WaitCost, str]] = {}
         """The cost by node, and the choices under which that is so where they are not those of `cost`."""
         try:
@@ -113,8 +117,38 @@ class BreakEven:
         `duration` of (thread, whether it is the host's call and not the device's work, operation), in any unit.
         """
         assert self.timed is not None
+        nodes = sync.nodes if sync is not None else ()
+        if nodes not in self._orders:
+            self._orders[nodes] = self._order(nodes)
+        order = self._orders[nodes]
+        if order is None:
+            return None
+        takes = self._takes(duration)
+        each = [(n, same, others, takes.get(n, 0.0)) for n, same, others in order]
+        ends: list[list[float]] = []
+        for step in range(STEPS):
+            row = [0.0] * len(self.timed.graph.nodes)
+            for n, same, others, long in each:
+                begin = 0.0
+                for s in same:
+                    if row[s] > begin:
+                        begin = row[s]
+                for s, w in others:
+                    if w <= step and ends[step - w][s] > begin:
+                        begin = ends[step - w][s]
+                row[n] = begin + long
+            ends.append(row)
+        half = STEPS // 2
+        return max((ends[-1][n] - ends[half - 1][n]) / half for n, _, _ in order) if order else None
+
+    def _order(self, waits: tuple[tuple[int, int], ...]) -> list[Entry] | None:
+        """The nodes of the graph without these waits, each with those in front of it in the same step and in earlier ones.
+
+        None where the graph does not run.
+        """
+        assert self.timed is not None
         edges = self.timed.edges
-        for at in sync.nodes if sync is not None else ():
+        for at in waits:
             gone = self.timed.without(at)
             edges = {key: weight for key, weight in edges.items() if key in gone}
         before: dict[int, list[int]] = {}
@@ -131,26 +165,9 @@ class BreakEven:
                 order.add(target)
                 earlier.setdefault(target, []).append((source, weight))
         try:
-            nodes = list(order.static_order())
+            return [(n, tuple(before.get(n, ())), tuple(earlier.get(n, ()))) for n in order.static_order()]
         except graphlib.CycleError:
             return None
-        takes = self._takes(duration)
-        each = [(n, before.get(n, ()), earlier.get(n, ()), takes.get(n, 0.0)) for n in nodes]
-        ends: list[list[float]] = []
-        for step in range(STEPS):
-            row = [0.0] * len(self.timed.graph.nodes)
-            for n, same, others, long in each:
-                begin = 0.0
-                for s in same:
-                    if row[s] > begin:
-                        begin = row[s]
-                for s, w in others:
-                    if w <= step and ends[step - w][s] > begin:
-                        begin = ends[step - w][s]
-                row[n] = begin + long
-            ends.append(row)
-        half = STEPS // 2
-        return max((ends[-1][n] - ends[half - 1][n]) / half for n in nodes) if nodes else None
 
     def _takes(self, duration: Callable[[int, bool, p.Operation], float]) -> dict[int, float]:
         """Durations by node: of an operation's first host node its call, of its work what the device does."""

@@ -26,7 +26,6 @@ from fencepost.proofs.waits.offer import (
     SYNC,
     Change,
     Insert,
-    impossible,
 )
 
 
@@ -43,8 +42,7 @@ class Offers(MemoryOffers):
         ]  # fmt: skip
         unique: dict[str, Change] = {}
         for change in sorted(found, key=lambda c: c.price):
-            if change.apply is not impossible:
-                unique.setdefault(f"{change.text} {change.place}", change)
+            unique.setdefault(f"{change.text} {change.place}", change)
         return list(unique.values())
 
     def _wait(self, event: p.Operand) -> Iterator[tuple[str, p.Operation, str]]:
@@ -62,10 +60,10 @@ class Offers(MemoryOffers):
         block = self._block_of(self.second)
         for event in self._events():
             for family, wait, text in self._wait(event):
-                yield self._before(self.second, wait, family, PRICE[family], f"{text} before {self._what(self.second)}")
+                yield from self._before(self.second, wait, family, PRICE[family], f"{text} before {self._what(self.second)}")
                 if block is not None and family == HOST:
                     where = f"{text} before the block {self._question(block)}"
-                    yield self._before(block, wait, HOISTED, PRICE[HOISTED], where)
+                    yield from self._before(block, wait, HOISTED, PRICE[HOISTED], where)
 
     def _events(self) -> list[p.Operand]:
         """Events that are recorded somewhere and can be named at the second access."""
@@ -96,33 +94,17 @@ class Offers(MemoryOffers):
                 continue
             k = found.item.index(p.EVENT)
 
-            def apply(program: p.Program, oid: int = oid, k: int = k, kinds: tuple[str, ...] = found.item) -> p.Program:
-                locals_: list[int] = []
-                for kind in kinds:
-                    program, local = edits.with_local(program, t, p.LocalInfo(program.objects[oid].name, kind, 90))
-                    locals_.append(local)
-                # In front of the access: if not cell.empty(): cell.get()[k].synchronize()
-                thread = program.threads[t]
-                base = len(thread.nodes)
-                site = thread.nodes[n].site
-                drops = [local for local, kind in zip(locals_, kinds, strict=True) if kind == p.MEMORY]
-                chain: list[p.Operation] = [
-                    p.CellGet(p.Obj(oid), tuple(locals_)), p.EventSync(p.Local(locals_[k])), *(p.Drop(x) for x in drops)
-                ]  # fmt: skip
-                program = edits.insert_before(program, t, n, p.Host(REMOVED, ()))  # gives the branch its own node
-                thread = program.threads[t]
-                assert len(thread.nodes) == base + 1
-                nodes = list(thread.nodes)
-                first = base + 1
-                nodes[base] = p.Ask(p.CellEmpty(p.Obj(oid)), (("yes", n), ("no", first)), site)
-                for j, op in enumerate(chain):
-                    nodes.append(p.Do(op, first + j + 1 if j + 1 < len(chain) else n, site))
-                changed = msgspec.structs.replace(thread, nodes=tuple(nodes))
-                threads = (*program.threads[:t], changed, *program.threads[t + 1 :])
-                return msgspec.structs.replace(program, threads=threads)
+            nodes, where, note = self._spots((t, n))
 
-            text = f"if not {found.name}.empty(): {found.name}.get().synchronize() before {self._what(self.second)}"
-            yield Change(HOST, PRICE[HOST] + 1, text, place(self.program, self.second), apply)
+            def apply(
+                program: p.Program, oid: int = oid, k: int = k, kinds: tuple[str, ...] = found.item, nodes: list[Node] = nodes
+            ) -> p.Program:
+                for at in nodes:
+                    program = _waiting_for_cell(program, at, oid, k, kinds)
+                return program
+
+            text = f"if not {found.name}.empty(): {found.name}.get().synchronize() before {self._what(self.second)}{note}"
+            yield Change(HOST, PRICE[HOST] + 1, text, where, apply)
 
     def _set_somewhere(self, cell: int) -> bool:
         return any(
@@ -154,15 +136,11 @@ class Offers(MemoryOffers):
             ways.append((HOST_NEW if depth is None else HOST_RING, p.EventSync(awaited), f"{index}.synchronize()"))
             for family, wait, text in ways:
                 kind = "a new event" if depth is None else f"a new ring of {depth} events"
-                where = f"{kind} recorded behind {self._what(self.first)} ({place(self.program, self.first)})"
-                record = p.Record(recorded, stream)
-                insert = self._inserting(
-                    [(edits.insert_before, self.second, wait), (edits.insert_after, self.first, record)], event
-                )
-                yield Change(
-                    family, PRICE[family], f"{text} before {self._what(self.second)}, {where}",
-                    place(self.program, self.second), insert,
-                )  # fmt: skip
+                where = f"{text} before {self._what(self.second)}, {kind} recorded behind {self._what(self.first)}"
+                ends: list[tuple[Insert, Node, p.Operation]] = [
+                    (edits.insert_before, self.second, wait), (edits.insert_after, self.first, p.Record(recorded, stream))
+                ]  # fmt: skip
+                yield from self._inserting(family, PRICE[family], where, ends, event)
 
     def _name_of_ring(self, t: int, operand: p.Operand, label: str) -> str:
         if not isinstance(operand, p.Slot):
@@ -198,14 +176,14 @@ class Offers(MemoryOffers):
         own = self._stream(self.second)
         spot = self._what(self.second)
         if own is not None and own != stream:
-            yield self._before(
+            yield from self._before(
                 self.second, p.WaitStream(own, stream), STREAM, PRICE[STREAM] + 2,
                 f"{self._name(t, own)}.wait_stream({label}) before {spot}",
             )  # fmt: skip
-        yield self._before(
+        yield from self._before(
             self.second, p.StreamSync(stream), SYNC, PRICE[SYNC], f"{label}.synchronize() before {spot}"
         )
-        yield self._behind(
+        yield from self._behind(
             self.first, p.StreamSync(stream), SYNC, PRICE[SYNC] + 1,
             f"{label}.synchronize() behind {self._what(self.first)}",
         )  # fmt: skip
@@ -222,7 +200,7 @@ class Offers(MemoryOffers):
                 continue
             uses = [x.operation for x in self.program.threads[t].nodes if isinstance(x, p.Do)]
             if any(isinstance(x, p.Record) and x.event == p.Obj(oid) for x in uses):
-                yield self._behind(
+                yield from self._behind(
                     self.first, p.Record(p.Obj(oid), stream), AGAIN, PRICE[AGAIN],
                     f"{found.name}.record() also behind {self._what(self.first)}",
                 )  # fmt: skip
@@ -231,11 +209,11 @@ class Offers(MemoryOffers):
                     (edits.insert_before, self.second, p.EventSync(event)),
                     (edits.insert_after, self.first, p.Record(event, stream)),
                 ]
-                yield Change(
-                    BOTH, PRICE[BOTH], f"{found.name}.synchronize() before {self._what(self.second)}, "
-                    f"{found.name}.record() also behind {self._what(self.first)} ({place(self.program, self.first)})",
-                    place(self.program, self.second), self._inserting(ends),
-                )  # fmt: skip
+                text = (
+                    f"{found.name}.synchronize() before {self._what(self.second)}, "
+                    f"{found.name}.record() also behind {self._what(self.first)}"
+                )
+                yield from self._inserting(BOTH, PRICE[BOTH], text, ends)
 
     def chained(self) -> Iterator[Change]:
         """A stream that records an event which another stream recorded before waits for the old capture first (S19)."""
@@ -250,7 +228,7 @@ class Offers(MemoryOffers):
                 continue
             for at, op in found:
                 text = f"{self._name(at[0], op.stream)}.wait_event({self._name(at[0], op.event)}) before its record"
-                yield self._before(at, p.StreamWaitEvent(op.stream, op.event), CHAIN, PRICE[CHAIN], text)
+                yield from self._before(at, p.StreamWaitEvent(op.stream, op.event), CHAIN, PRICE[CHAIN], text)
 
     def drained(self) -> Iterator[Change]:
         """An event that was received and is let go without a wait: wait for it where it arrives."""
@@ -269,7 +247,7 @@ class Offers(MemoryOffers):
                     at = (t, i)
                     wait = p.EventSync(p.Local(local))
                     text = f"wait for the event that {source} gives, before it is dropped"
-                    yield self._behind(at, wait, DRAIN, PRICE[DRAIN], text)
+                    yield from self._behind(at, wait, DRAIN, PRICE[DRAIN], text)
 
     @staticmethod
     def _waited(thread: p.Thread, get: int, local: int) -> bool:
@@ -277,3 +255,28 @@ class Offers(MemoryOffers):
             isinstance(x, p.Do) and isinstance(x.operation, p.EventSync) and x.operation.event == p.Local(local)
             for x in (thread.nodes[n] for n in later(thread, get))
         )
+
+
+def _waiting_for_cell(program: p.Program, at: Node, cell: int, k: int, kinds: tuple[str, ...]) -> p.Program:
+    """The program with `if not cell.empty(): cell.get()[k].synchronize()` in front of a node."""
+    t, n = at
+    locals_: list[int] = []
+    for kind in kinds:
+        program, local = edits.with_local(program, t, p.LocalInfo(program.objects[cell].name, kind, 90))
+        locals_.append(local)
+    base = len(program.threads[t].nodes)
+    site = program.threads[t].nodes[n].site
+    drops = [local for local, kind in zip(locals_, kinds, strict=True) if kind == p.MEMORY]
+    chain: list[p.Operation] = [
+        p.CellGet(p.Obj(cell), tuple(locals_)), p.EventSync(p.Local(locals_[k])), *(p.Drop(x) for x in drops)
+    ]  # fmt: skip
+    program = edits.insert_before(program, t, n, p.Host(REMOVED, ()))  # gives the branch its own node
+    thread = program.threads[t]
+    assert len(thread.nodes) == base + 1
+    nodes = list(thread.nodes)
+    first = base + 1
+    nodes[base] = p.Ask(p.CellEmpty(p.Obj(cell)), (("yes", n), ("no", first)), site)
+    for j, op in enumerate(chain):
+        nodes.append(p.Do(op, first + j + 1 if j + 1 < len(chain) else n, site))
+    changed = msgspec.structs.replace(thread, nodes=tuple(nodes))
+    return msgspec.structs.replace(program, threads=(*program.threads[:t], changed, *program.threads[t + 1 :]))

@@ -35,6 +35,10 @@ MOST_SETS = 6
 MOST_OPEN = 40
 """Undecided locations up to which it is told which synchronisations may matter to them."""
 
+MANY_PARTS = 16
+"""Questions that all locations together are split into where single synchronisations are asked about: whoever answers several of
+a location learns from one for the others."""
+
 FOR_SETS = 0.8
 """Part of the time given after which no further location is begun: the rest is for proofs and side questions."""
 
@@ -205,7 +209,8 @@ def _families(
     wanted: list[Question] = []
     for at, one in begun.items():
         left = [k for k in sorted(one.narrow.few if one.narrow is not None else ()) if k not in one.alone]
-        wanted += [("alone", 0, (at, (k,), oracle.marks(at))) for k in left]
+        parts = min(len(left), max(1, MANY_PARTS // len(begun)))
+        wanted += [("alone", 0, (at, tuple(left[n::parts]), oracle.marks(at))) for n in range(parts)]
     for (_, _, (at, _, _)), (answers, known, count) in zip(wanted, ask(wanted), strict=True):
         alone[at].update(answers)
         oracle.learn(at, known)

@@ -296,6 +296,8 @@ class Oracle:
             verdict = Verdict(True) if safe else Verdict(None, why=switch.beyond, unbounded=True)
             self._enter(location, gone, verdict)
             first = first or verdict
+            if len(gone) * 3 > len(relevant) * 2:
+                break  # the few that stay are asked about one by one
             gone |= relevant - switch.used
         return first
 

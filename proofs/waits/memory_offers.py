@@ -41,7 +41,7 @@ class MemoryOffers(Offer):
             return
         text = f"{self._name(at[0], local)}.record_stream({self._name(at[0], stream)}) behind {self._what(at)}"
         op = p.RecordStream(p.Local(local.id), stream)
-        yield self._behind(at, op, USE, PRICE[USE], text)
+        yield from self._behind(at, op, USE, PRICE[USE], text)
 
     def held(self) -> Iterator[Change]:
         """The block kept beside an event that ends its last use, in the item that carries the event."""
@@ -183,21 +183,23 @@ class MemoryOffers(Offer):
             return
         if self.judged.location.kind != "memory" or self.judged.location.id != op.src.id:
             return
-        at, copy, label = self.first, op, f"{memory.name} snapshot"
+        label = f"{memory.name} snapshot"
+        nodes, where, note = self._spots(self.first)
 
         def apply(program: p.Program) -> p.Program:
-            t, n = at
-            program, local = edits.with_local(program, t, p.LocalInfo(label, p.MEMORY))
-            staged = p.Local(local)
-            program = edits.insert_before(program, t, n, p.Alloc(local, "pinned", None, memory.bytes))
-            program = edits.insert_before(program, t, n, p.Copy(staged, copy.src, copy.stream))
-            program = edits.replaced(program, t, n, msgspec.structs.replace(copy, src=staged))
-            return edits.insert_after(program, t, n, p.Drop(local))
+            for t, n in nodes:
+                copy = operation(program, (t, n))
+                assert isinstance(copy, p.Copy)
+                program, local = edits.with_local(program, t, p.LocalInfo(label, p.MEMORY))
+                staged = p.Local(local)
+                program = edits.insert_before(program, t, n, p.Alloc(local, "pinned", None, memory.bytes))
+                program = edits.insert_before(program, t, n, p.Copy(staged, copy.src, copy.stream))
+                program = edits.replaced(program, t, n, msgspec.structs.replace(copy, src=staged))
+                program = edits.insert_after(program, t, n, p.Drop(local))
+            return program
 
-        yield Change(
-            FRESH, PRICE[FRESH], f"{self._what(at)} reads a fresh pinned snapshot of {memory.name}",
-            place(self.program, at), apply,
-        )  # fmt: skip
+        text = f"{self._what(self.first)} reads a fresh pinned snapshot of {memory.name}{note}"
+        yield Change(FRESH, PRICE[FRESH], text, where, apply)
 
 
 # ---------------------------------------------------------------- helpers

@@ -6,7 +6,7 @@ then waits of streams, then waits of the host, and among equals an event that ex
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 from fencepost.model import program as p
@@ -15,6 +15,7 @@ from fencepost.proofs.explain import describe, name, place
 from fencepost.proofs.judge import Judged
 from fencepost.proofs.waits.catalogue import operation
 from fencepost.proofs.waits.handles import Handles, Node, following, later
+from fencepost.proofs.waits.lines import Lines
 
 HOLD, USE, AGAIN, SLOT, FRESH, CHAIN, STREAM, STREAM_NEW, DRAIN, HOST, HOISTED, BOTH, HOST_RING, HOST_NEW, SYNC = (
     "hold until an existing event", "record_stream", "record an event once more", "one more slot", "fresh staging",
@@ -42,6 +43,14 @@ class Change(msgspec.Struct, frozen=True):
     apply: Callable[[p.Program], p.Program]
 
 
+class Spot(msgspec.Struct, frozen=True):
+    """Where one operation of an addition goes: the place in the text, the nodes that stand there, and what else the line does."""
+
+    place: str
+    steps: tuple[tuple[Insert, Node, p.Operation], ...]
+    others: tuple[str, ...] = ()
+
+
 class Offer:
     """Common ground of all offers against one replayed hazard of one program."""
 
@@ -52,6 +61,7 @@ class Offer:
         self.first = judged.found.first
         self.second = judged.found.second
         self.names = {o.name for o in program.objects}
+        self.text = Lines(program)
 
     def _name(self, t: int, operand: p.Operand) -> str:
         text = name(self.program, self.program.threads[t], operand)
@@ -104,83 +114,155 @@ class Offer:
         mine = thread.nodes[n]
         if mine.site < 0:
             return [at]
-        same = [
-            (t, i)
-            for i, node in enumerate(thread.nodes)
-            if node.site == mine.site and type(node) is type(mine) and self._same(node, mine, at, (t, i))
-        ]
+        same = [(t, i) for i, node in enumerate(thread.nodes) if node.site == mine.site and self._same(at, (t, i))]
         return same or [at]
 
-    def _same(self, a: p.Node, b: p.Node, at: Node, other: Node) -> bool:
+    def _same(self, at: Node, other: Node) -> bool:
+        a, b = self._node(at), self._node(other)
         if isinstance(a, p.Do) and isinstance(b, p.Do):
             return type(a.operation) is type(b.operation) and self._what(at) == self._what(other)
         return isinstance(a, p.Ask) and isinstance(b, p.Ask) and a.question == b.question
 
-    def _there(self, op: p.Operation, at: Node) -> p.Operation | None:
-        """The operation as it reads at another node of the same place: locals by name; None where one is missing."""
+    def _before(self, at: Node, op: p.Operation, family: str, price: int, text: str) -> Iterator[Change]:
+        yield from self._inserting(family, price, text, [(edits.insert_before, at, op)])
+
+    def _behind(self, at: Node, op: p.Operation, family: str, price: int, text: str) -> Iterator[Change]:
+        yield from self._inserting(family, price, text, [(edits.insert_after, at, op)])
+
+    def _inserting(
+        self, family: str, price: int, text: str, what: list[tuple[Insert, Node, p.Operation]], new: p.Object | None = None
+    ) -> Iterator[Change]:
+        """Changes that insert operations; `new` is an object that they name. The place is that of the first one.
+
+        `text` ends with the place of the second one, where there is one. A line that is reached from several calls, or several
+        times in one, takes the operation wherever it runs; or the calls in question do, where these are told apart.
+        """
+        number = len(self.program.objects)
+        seen: list[list[Spot]] = []
+        for ways in ((self._everywhere, self._at_call, self._alone), (self._at_call, self._alone)):
+            spots = [next(spot for way in ways if (spot := way(insert, at, op)) is not None) for insert, at, op in what]
+            if spots in seen or not all(edits.writable(self.program, t, op) for spot in spots for _, (t, _), op in spot.steps):
+                continue
+            seen.append(spots)
+            steps = list(dict.fromkeys(step for spot in spots for step in spot.steps))
+
+            def apply(program: p.Program, steps: list[tuple[Insert, Node, p.Operation]] = steps) -> p.Program:
+                to = number
+                if new is not None:
+                    program, to = edits.with_object(program, new)
+                for insert, at, op in steps:
+                    program = insert(program, *at, renumbered(op, number, to) if new is not None else op)
+                return program
+
+            told = text if len(spots) == 1 else f"{text} ({spots[1].place})"
+            others = tuple(dict.fromkeys(other for spot in spots for other in spot.others))
+            yield Change(family, price, told + _not_for(others), spots[0].place, apply)
+
+    def _everywhere(self, insert: Insert, at: Node, op: p.Operation) -> Spot | None:
+        """The operation on the line, wherever the line runs; None where that means something else there, or nothing."""
+        steps: list[tuple[Insert, Node, p.Operation]] = []
+        for other in self.text.on_line(at):
+            mine = self._there(op, at, other) if self._same(at, other) else None
+            if mine is None:
+                return None
+            steps.append((insert, self._beside_call(insert, other), mine))
+        return Spot(place(self.program, at), tuple(dict.fromkeys(steps)))
+
+    def _at_call(self, insert: Insert, at: Node, op: p.Operation) -> Spot | None:
+        """The operation beside the call that leads to the line from here alone; None where the line is reached from here alone."""
+        before = insert is edits.insert_before
+        found = self.text.call(at, before)
+        if found is None:
+            return None
+        where, nodes = found
+        steps: list[tuple[Insert, Node, p.Operation]] = []
+        for other in nodes:
+            mine = self._there(op, at, other)
+            if mine is None:
+                return None
+            steps.append((insert, other, mine))
+        return Spot(where, tuple(steps))
+
+    def _alone(self, insert: Insert, at: Node, op: p.Operation) -> Spot:
+        """The operation where the line is reached like this, on all paths."""
+        steps = [
+            (insert, self._beside_call(insert, other), mine)
+            for other in self._alike(at)
+            if (mine := self._there(op, at, other)) is not None
+        ]
+        return Spot(self._place(at), tuple(dict.fromkeys(steps)), self._others(at))
+
+    def _place(self, at: Node) -> str:
+        """`file:line`, with ` < line` of the caller where the line is reached from several."""
+        return self.text.where(at)
+
+    def _others(self, at: Node) -> tuple[str, ...]:
+        """What the line does, too, when it is reached in the same way."""
+        same = self._alike(at)
+        mine = self.text.chain(at)
+        return tuple(dict.fromkeys(self._what(x) for x in self.text.on_line(at) if self.text.chain(x) == mine and x not in same))
+
+    def _spots(self, at: Node) -> tuple[list[Node], str, str]:
+        """The nodes of a line where all its runs are alike, else those that are reached like `at`; with place and note."""
+        line = self.text.on_line(at)
+        if all(self._same(at, other) for other in line):
+            return line, place(self.program, at), ""
+        return self._alike(at), self._place(at), _not_for(self._others(at))
+
+    def _there(self, op: p.Operation, home: Node, at: Node) -> p.Operation | None:
+        """The operation as it reads at another node: locals by name, slots as the node has them; None where one is missing."""
         thread = self.program.threads[at[0]]
+        here = thread.nodes[at[1]]
+        doing = here.operation if isinstance(here, p.Do) else None
         fields: dict[str, p.Operand] = {}
         for field in op.__struct_fields__:
             value = getattr(op, field)
+            if isinstance(value, p.Slot) and at != home:
+                moved = self._slot_there(value, home, at)
+                if moved is None:
+                    return None
+                fields[field] = moved
             if not isinstance(value, p.Local):
                 continue
-            info = thread.locals[value.id]
-            here = operation(self.program, at)
-            if isinstance(here, (p.Get, p.CellGet)):
-                received = [x for x in here.locals if thread.locals[x].name == info.name]
-                if value.id not in received and received:
+            info = self.program.threads[home[0]].locals[value.id]
+            if isinstance(doing, (p.Get, p.CellGet)):
+                received = [x for x in doing.locals if thread.locals[x].name == info.name]
+                if received and (at[0] != home[0] or value.id not in received):
                     fields[field] = p.Local(received[0])
-                continue
+                if received or at[0] == home[0]:
+                    continue
             makers = [
-                (i, x.operation.local)
+                x.operation.local
                 for i, x in enumerate(thread.nodes)
                 if isinstance(x, p.Do)
                 and isinstance(x.operation, (p.NewEvent, p.Alloc, p.View))
                 and thread.locals[x.operation.local].name == info.name
                 and at[1] in later(thread, i)
             ]
-            if any(local == value.id for _, local in makers) or value in locals_of(operation(self.program, at)):
+            used = locals_of(doing) if doing is not None else []
+            if at[0] == home[0] and (at == home or value.id in makers or value in used):
                 continue
-            mine = [x for x in locals_of(operation(self.program, at)) if thread.locals[x.id].name == info.name]
+            mine = [x for x in used if thread.locals[x.id].name == info.name]
             if mine:
                 fields[field] = mine[0]
             elif makers:
-                fields[field] = p.Local(makers[-1][1])
+                fields[field] = p.Local(makers[-1])
             else:
                 return None
         return msgspec.structs.replace(op, **fields) if fields else op
 
-    def _before(self, at: Node, op: p.Operation, family: str, price: int, text: str) -> Change:
-        return Change(family, price, text, place(self.program, at), self._inserting([(edits.insert_before, at, op)]))
+    def _slot_there(self, slot: p.Slot, home: Node, at: Node) -> p.Slot | None:
+        """The slot whose index is the one that the node has where `home` has this slot's."""
+        if not isinstance(slot.index, p.Var):
+            return slot
+        a, b = (edits.slots(node.operation) if isinstance(node := self._node(x), p.Do) else [] for x in (home, at))
+        pairs = [y.index for x, y in zip(a, b, strict=False) if x.id == y.id and x.index == slot.index]
+        if pairs:
+            return msgspec.structs.replace(slot, index=pairs[0])
+        return slot if at[0] == home[0] and self.text.chain(at) == self.text.chain(home) else None
 
-    def _behind(self, at: Node, op: p.Operation, family: str, price: int, text: str) -> Change:
-        return Change(family, price, text, place(self.program, at), self._inserting([(edits.insert_after, at, op)]))
-
-    def _inserting(
-        self, what: list[tuple[Insert, Node, p.Operation]], new: p.Object | None = None
-    ) -> Callable[[p.Program], p.Program]:
-        """A change that inserts operations at every node of their places; `new` is an object that they name."""
-        number = len(self.program.objects)
-        if not all(edits.writable(self.program, at[0], op) for _, at, op in what):
-            return impossible
-        steps = list(dict.fromkeys(
-            (insert, self._beside_call(insert, other), mine)
-            for insert, at, op in what
-            for other in self._alike(at)
-            if (mine := op if isinstance(self.program.threads[other[0]].nodes[other[1]], p.Ask) else self._there(op, other))
-            is not None
-        ))  # fmt: skip
-
-        def apply(program: p.Program) -> p.Program:
-            to = number
-            if new is not None:
-                program, to = edits.with_object(program, new)
-            for insert, at, op in steps:
-                program = insert(program, *at, renumbered(op, number, to) if new is not None else op)
-            return program
-
-        return apply
-
+    def _node(self, at: Node) -> p.Node:
+        return self.program.threads[at[0]].nodes[at[1]]
 
     def _beside_call(self, insert: Insert, at: Node) -> Node:
         thread = self.program.threads[at[0]]
@@ -189,9 +271,8 @@ class Offer:
         return (at[0], edits.behind_call(thread, at[1])) if insert is edits.insert_after else at
 
 
-def impossible(program: p.Program) -> p.Program:
-    """What an addition does that no body can say: it is not offered."""
-    raise NotImplementedError
+def _not_for(others: tuple[str, ...]) -> str:
+    return f"; not for {', '.join(others)} on the same line" if others else ""
 
 
 def locals_of(op: p.Operation) -> list[p.Local]:

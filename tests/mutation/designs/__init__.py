@@ -28,6 +28,7 @@ from mutation.designs import (  # noqa: F401  each enters its designs
     reductions,
     rings,
     shared_queue,
+    sharing,
     values,
 )
 

@@ -75,30 +75,6 @@ def too_few_slots_behind_a_queue() -> fp.Design:
 
 
 @declared(fp.PROVED)
-def get_to_next_get() -> fp.Design:
-    """Who gets the second item comes after the first get, whoever made it."""
-    d = fp.Design("get to next get")
-    m, q = d.pinned("m"), d.queue("q", capacity=2, item={"a": (), "b": ()})
-
-    @d.script("puts")
-    def puts() -> None:
-        q.put("a")
-        q.put("b")
-
-    @d.script("first")
-    def first() -> None:
-        m.write()
-        q.get()
-
-    @d.script("second")
-    def second() -> None:
-        if q.get().tag == "b":
-            m.read()
-
-    return d
-
-
-@declared(fp.PROVED)
 def second_item() -> fp.Design:
     """Who gets the second item comes after the get of the first."""
     d = fp.Design("second item")

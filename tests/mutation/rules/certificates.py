@@ -254,7 +254,7 @@ _rule(CERTIFICATES, "a write defines", "theory 1", "Touch Enqueue", "block_hande
       (ACCESSING + "_defined", "w.block = w.block._replace(former=now) if former else w.block._replace(written=now)",
        "pass"))
 _rule(CERTIFICATES, "an access through a raw pointer to a freed block is a use after free", "S65", "View Drop", "raw_pointer",
-      (ACCESSING + "where", 'self.fault(w, "UNDEFINED", t, n, which)  # a use after the free, in whatever order',
+      (ACCESSING + "judge_at", 'self.fault(w, "UNDEFINED", t, n, which)  # a use after the free, in whatever order',
        "pass"))
 _rule(CERTIFICATES, "the same bytes in the same epoch change nothing", "theory 1", "Host", "same_bytes_again",
       (ACCESSING + "judge_at", "if wit.epoch and (same or (wit.same and not write)):",

@@ -48,8 +48,8 @@ _rule(EXPLORER, "a record captures the stream, where something is queried", "S19
       (COMPILE + "_recordevent", "(s.streams[i] & BIT) | RECORDED",
        "RECORDED"))
 _rule(EXPLORER, "a record forgets the earlier capture, where something is queried", "S19", "RecordEvent", "recorded_again_and_asked",
-      (COMPILE + "_recordevent", "write(s, (s.streams[i] & BIT) | RECORDED",
-       "write(s, ((s.streams[i] | self._event_read(effect.event)(s)) & BIT) | RECORDED"))
+      (COMPILE + "_recordevent", "write(s, ((s.streams[i] & BIT) | RECORDED",
+       "write(s, (((s.streams[i] | self._event_read(effect.event)(s)) & BIT) | RECORDED"))
 _rule(EXPLORER, "a recorded event may be pending", "S24", "RecordEvent EventQuery", "event_between_streams_and_asked; asked_then_waited_for",
       (COMPILE + "_recordevent", "| RECORDED |",
        "|"))

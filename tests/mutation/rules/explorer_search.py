@@ -29,7 +29,7 @@ _rule(EXPLORER, "a state covers those with more bits, not with fewer", "theory 3
 _rule(EXPLORER, "what others can see is not run at once", "theory 3, visible steps", "", "get, written after; holds, written after",
       ("fencepost.proofs.explore.reduction:seen", "return len(users[what]) > 1",
        "return False"))
-_rule(EXPLORER, "a put that a test can see is not run at once", "theory 3, visible steps", "", "get_to_next_get",
+_rule(EXPLORER, "a put that a test can see is not run at once", "theory 3, visible steps", "", "one_of_two_puts_is_seen",
       ("fencepost.proofs.explore.reduction:seen", 'return len(put if what[0] == "put" else get) > 1 or bool(test - {t})',
        "return False"))
 _rule(EXPLORER, "paths within a turn are merged only under fewer bits", "theory 3, antichain", "", "waits_by_choice",

@@ -8,6 +8,8 @@ COMPOSITES = "fencepost.model.language.composites:"
 GRAPH = "fencepost.model.language.graphs:Graph."
 COMMUNICATOR = "fencepost.model.language.communicators:Communicator."
 WORK = "fencepost.model.language.communicators:Work."
+ORDERED = "fencepost.model.language.ordered:"
+SHARING = "fencepost.model.language.sharing:"
 DESIGN = "fencepost.model.language.design:Design."
 
 RULES = Table()
@@ -73,6 +75,9 @@ _rule(LANGUAGE, "what record_stream noted in a capture is held until its end", "
 _rule(LANGUAGE, "an operation is in the current stream of its tensors' GPU", "S16", "Copy Launch", "block_of_another_gpus_stream",
       (DESIGN + "_current", "return self.current_stream(homes.pop() if len(homes) == 1 else None)",
        "return self.current_stream()"))
+_rule(LANGUAGE, "a stream of another GPU is not the current one of this GPU", "S16", "Launch", "kernel_of_another_gpus_memory",
+      (DESIGN + "current_stream", "if wanted is None or self._gpu_of(stream) == wanted:",
+       "if True:"))
 _rule(LANGUAGE, "forks and joins of streams are edges of the graph", "S94", "WaitStream", "branches_of_a_graph",
       (GRAPH + "_again", "p.WaitStream(streams[node.stream], streams[node.other])",
        "p.WaitStream(streams[node.stream], streams[node.stream])"))
@@ -119,6 +124,50 @@ _rule(LANGUAGE, "a rank's coming -> the others' going on", "language", "Put Get"
       ("fencepost.model.language.communicators:Communicator.host_wait", "for other in self._others(mine):\n        recording.do(p.Get(self._mail(other, mine), \"\", ()))",
        "pass"))
 
+# ---- what threads and processes share
+
+_rule(LANGUAGE, "a stream -> the body of a callback in it", "S103", "StoreFlag WaitFlag", "callback_behind_a_copy",
+      ("fencepost.model.language.meetings:Callback.launch", "self._stream.write_value(self._due, 1)",
+       "self._due.store(1)"))
+_rule(LANGUAGE, "the body of a callback -> what follows in its stream", "S103", "StoreFlag WaitFlag", "copy_behind_a_callback",
+      ("fencepost.model.language.meetings:Callback.launch", "self._stream.wait_value(self._returned, 1, reset=True)",
+       "pass"))
+_rule(LANGUAGE, "a free in the order of a stream is an access", "S38", "Launch", "used_while_it_is_freed",
+      (ORDERED + "free_async", 'recording.do(p.Launch(f"{_FREE}{tensor.name}", where, (p.Access(operand, "r"), p.Access(operand, "w")), None, False))',
+       'recording.do(p.Launch(f"{_FREE}{tensor.name}", where, (p.Access(operand, "r"), p.Access(operand, "r")), None, False))'))
+_rule(LANGUAGE, "an allocation in the order of a stream is an access", "S76", "Launch", "used_before_it_is_there",
+      (ORDERED + "malloc_async", 'recording.do(p.Launch(f"malloc {name}", where, (p.Access(tensor._operand(recording), "w"),), None, False))',
+       "pass"))
+_rule(LANGUAGE, "the next owner of ordered memory comes after its free", "S76", "RecordStream", "freed_on_another_stream",
+      (ORDERED + "free_async", "recording.do(p.RecordStream(operand, where))",
+       "pass"))
+_rule(LANGUAGE, "the sender's stream -> the stream of who receives a tensor", "S135", "StreamWaitEvent", "received_from_a_process",
+      (SHARING + "IpcQueue.get", "sent.wait(self._design.current_stream(self._gpu))",
+       "pass"))
+_rule(LANGUAGE, "a storage that is open already is waited for by nobody", "S137", "StreamWaitEvent", "received_where_it_is_open",
+      (SHARING + "IpcQueue.get", "if not opened:",
+       "if True:"))
+_rule(LANGUAGE, "a feeder thread's current stream is the default one", "S136", "Record", "received_through_a_feeder",
+      (SHARING + "IpcQueue.put", "if feeder else",
+       "if False else"))
+_rule(LANGUAGE, "the end of an imported storage waits for the receiver's stream", "S138", "StreamSync", "received_from_a_process",
+      (SHARING + "_Opened._scope_ends", "recording.at(p.StreamSync(self._design.current_stream(self._gpu)._operand(recording)), site)",
+       "pass"))
+_rule(LANGUAGE, "a lock that is let go of inside is free meanwhile", "language", "Acquire Unlock", "lock_let_go_inside",
+      (SHARING + "Released.__enter__", "self._lock.release()",
+       "pass"),
+      (SHARING + "Released.__exit__", "self._lock.acquire()",
+       "pass"))
+_rule(LANGUAGE, "a token may be freed by a call that waits for the device", "S38", "DeviceSync Give", "token_freed_by_a_call cuda-synchronising-free",
+      ("fencepost.model.language.hosts:Pool.free", "recording.do(p.DeviceSync(self._design._gpu(None), self._design._process(), None, True))",
+       "pass"))
+_rule(LANGUAGE, "a free is a host write", "S38", "Host", "free_beside_a_fill",
+      (DESIGN + "free", 'recording.do(p.Host(f"free {x.name}", (written,), objects._time(time)))',
+       "pass"))
+_rule(LANGUAGE, "a root that waits for room orders nothing by that", "language", "Put", "root_that_waits_for_room",
+      (COMMUNICATOR + "host_broadcast", 'p.Put(self._mail(mine, other, " broadcast"), "", (), False)',
+       'p.Put(self._mail(mine, other, " broadcast"), "", ())'))
+
 # ---- communicators
 
 _rule(LANGUAGE, "a rank whose data others need tells them", "theory 2", "Signal", "back_through_a_broadcast",
@@ -128,6 +177,12 @@ _rule(LANGUAGE, "a rank whose data others need tells them", "theory 2", "Signal"
        "(self._others(rank), self._others(rank))"))
 _rule(LANGUAGE, "a rank that needs others' data waits for them", "theory 2", "Await", "through_an_all_reduce; through_a_broadcast; through_a_reduce",
       (COMMUNICATOR + "_meet", "recording.do(p.Await(self._channel(other, rank, apart), operand, tag))",
+       "pass"))
+_rule(LANGUAGE, "an exchange meets exchanges alone", "S131", "Signal Await", "exchange_beside_a_collective",
+      (COMMUNICATOR + "_call", '" (exchange)" if exchange else ""',
+       '""'))
+_rule(LANGUAGE, "what nobody awaits goes back when the group's stream is through", "S128", "RecordStream", "work_that_nobody_awaits",
+      (WORK + "_abandoned", "recording.at(p.RecordStream(tensor._operand(recording), self._stream._operand(recording)), site)",
        "pass"))
 _rule(LANGUAGE, "calls of different kinds do not match", "S130", "Signal Await", "another_kind_never_meets",
       (COMMUNICATOR + "_meet", 'kind if match is None else f"{kind} {match}"',

@@ -105,8 +105,8 @@ _rule(MACHINE, "stream.synchronize waits", "S32", "StreamSync JoinStream", "fixe
       (MACHINE_HOST + "_stream_sync", "th.waits = self.last(stream(th))",
        "pass"))
 _rule(MACHINE, "a free waits where the platform says so", "S38 S40", "DeviceSync JoinDevice", "free_beside_a_fill; free_beside_a_fill cuda-synchronising-free",
-      (MACHINE_HOST + "_device_sync", 'if o.implied and self.platform.free != "synchronises":',
-       'if o.implied and self.platform.free == "synchronises":'))
+      (MACHINE_HOST + "_device_sync", 'may = o.implied and self.platform.free != "synchronises"',
+       'may = o.implied and self.platform.free == "synchronises"'))
 _rule(MACHINE, "torch.cuda.synchronize waits", "S32", "DeviceSync JoinDevice", "device_is_synchronized",
       (MACHINE_HOST + "_device_sync", "Marks([self.last(s) for s in streams])",
        "Marks([])"))

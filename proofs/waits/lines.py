@@ -1,0 +1,100 @@
+"""Lines of a design's text and the operations that they stand for: a helper's line is reached from several calls."""
+
+from __future__ import annotations
+
+from fencepost.model import program as p
+from fencepost.proofs.explain import place
+from fencepost.proofs.waits.catalogue import REMOVED
+from fencepost.proofs.waits.handles import Node, following
+
+Line = tuple[str, int]
+"""File and line."""
+
+
+class Lines:
+    """The places of one program's nodes."""
+
+    def __init__(self, program: p.Program) -> None:
+        self.program = program
+        self._chains = [tuple((f.file, f.line) for f in frames) for frames in program.places]
+        used = {node.site for thread in program.threads for node in thread.nodes}
+        self._used = [self._chains[site] for site in sorted(used) if 0 <= site < len(self._chains)]
+
+    def chain(self, at: Node) -> tuple[Line, ...]:
+        """The lines of the user's frames, from the body down; nothing without positions."""
+        site = self.program.threads[at[0]].nodes[at[1]].site
+        return self._chains[site] if 0 <= site < len(self._chains) else ()
+
+    def on_line(self, at: Node) -> list[Node]:
+        """All nodes of the line that are operations of the same kind, or questions, whoever calls."""
+        mine = self.chain(at)
+        if not mine:
+            return [at]
+        kind = _kind(self.program.threads[at[0]].nodes[at[1]])
+        return [
+            (t, i)
+            for t, thread in enumerate(self.program.threads)
+            for i, node in enumerate(thread.nodes)
+            if _kind(node) == kind and not _empty(node) and self.chain((t, i))[-1:] == mine[-1:]
+        ]
+
+    def where(self, at: Node) -> str:
+        """`file:line`, with ` < line` of the caller that tells it apart where several lead there."""
+        mine = self.chain(at)
+        lines = place(self.program, at)
+        if len({chain for chain in self._used if chain[-1:] == mine[-1:]}) < 2:
+            return lines
+        k = self._telling(mine)
+        return lines if k is None else f"{lines} < {mine[k][1]}"
+
+    def _telling(self, mine: tuple[Line, ...]) -> int | None:
+        """The innermost of the callers whose line is reached in one way."""
+        for k in range(len(mine) - 2, -1, -1):
+            if all(chain[: k + 1] == mine[: k + 1] for chain in self._used if mine[k] in chain):
+                return k
+        return None
+
+    def call(self, at: Node, before: bool) -> tuple[str, list[Node]] | None:
+        """The call, in a caller, that leads to the node's line from there alone: its place, and the nodes to stand before or behind.
+
+        None where the line is reached in one way, where no call tells these apart, or where the call begins or ends in a
+        place of its own.
+        """
+        mine = self.chain(at)
+        if len({chain for chain in self._used if chain[-1:] == mine[-1:]}) < 2:
+            return None
+        k = self._telling(mine)
+        if k is None:
+            return None
+        file, line = mine[k]
+        ends: list[Node] = []
+        for t, thread in enumerate(self.program.threads):
+            inside = {i for i in range(len(thread.nodes)) if self.chain((t, i))[: k + 1] == mine[: k + 1]}
+            if not inside:
+                continue
+            if any(isinstance(thread.nodes[i], p.Ask) for i in inside):
+                return None  # its ways end in several places
+            into: dict[int, set[int]] = {i: set() for i in inside}
+            for i, node in enumerate(thread.nodes):
+                for n in following(node):
+                    if n in inside:
+                        into[n].add(i)
+            for i in sorted(inside):
+                edge = into[i] - inside or i == thread.entry if before else any(n not in inside for n in _after(thread.nodes[i]))
+                if edge and before and into[i] & inside:
+                    return None
+                if edge:
+                    ends.append((t, i))
+        return (f"{file}:{line}", ends) if ends else None
+
+
+def _after(node: p.Node) -> list[int]:
+    return [node.next] if isinstance(node, p.Do) else [n for _, n in node.branches]
+
+
+def _kind(node: p.Node) -> type:
+    return type(node.operation) if isinstance(node, p.Do) else type(node.question)
+
+
+def _empty(node: p.Node) -> bool:
+    return isinstance(node, p.Do) and isinstance(node.operation, p.Host) and node.operation.name == REMOVED
