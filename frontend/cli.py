@@ -5,12 +5,17 @@ Heavy imports stay inside the commands, and a command's module is loaded only wh
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gc
 import importlib
+import io
+import os
 import sys
 from typing import NoReturn
 
 import click
+from click.utils import PacifyFlushWrapper
 from fencepost.errors import InputError
 from fencepost.interrupts import keep_interrupts
 
@@ -34,6 +39,9 @@ COMMANDS = {
     "verify": ("fencepost.commands.verify:verify", "Check certificates by other code, with SMT solvers."),
 }
 """Name -> module:function, and its line in `fencepost --help`. A command that is not here does not exist."""
+
+PIPE_CLOSED = 141
+"""Exit code when the reader of a pipe has gone, as a shell shows it (128 + SIGPIPE)."""
 
 GARBAGE_FROM = 50_000
 """Containers that are made between two looks for garbage among the newest."""
@@ -100,7 +108,22 @@ def run(arguments: list[str] | None = None) -> int:
     except click.Abort:
         click.echo("fencepost: interrupted", err=True)
         return 130
+    except OSError as error:
+        where = "standard output" if error.filename is None else error.filename
+        click.echo(f"fencepost: {where}: {error.strerror or error}", err=True)
+        _forget_output()
+        return 2
+    except SystemExit:
+        if isinstance(sys.stdout, PacifyFlushWrapper):  # click's way to say that nobody reads any more (`| head`)
+            return PIPE_CLOSED
+        raise
     return result if isinstance(result, int) else 0
+
+
+def _forget_output() -> None:
+    """Let what could not be written go, instead of failing again at the interpreter's end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main() -> NoReturn:
@@ -108,6 +131,19 @@ def main() -> NoReturn:
     # Imports make much and drop nothing: Python's default threshold looks through all of it a hundred times.
     gc.set_threshold(GARBAGE_FROM)
     keep_interrupts()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # an ASCII terminal gets the lines of tables as \u2500
+            stream.reconfigure(errors="backslashreplace")
+    if sys.stdout is None:
+        click.echo("fencepost: standard output is closed", err=True)
+        sys.exit(2)
     code = run()
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        code = PIPE_CLOSED if error.errno == errno.EPIPE else 2
+        if code == 2:
+            click.echo(f"fencepost: standard output: {error.strerror}", err=True)
+        _forget_output()
     gc.freeze()  # the interpreter looks for garbage at its end, too, and all of it goes anyway
     sys.exit(code)

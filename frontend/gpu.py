@@ -12,6 +12,7 @@ from fencepost.errors import InputError
 from fencepost.gpu_validate.files import Subject
 from fencepost.gpu_validate.plan import Plan
 from fencepost.gpu_validate.table import AttackRow, Row
+from fencepost.width import columns
 
 EVIDENCE_VERSION = 1
 
@@ -151,11 +152,9 @@ def replay_text(row: Row) -> Iterator[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    import shutil
     import textwrap
 
-    width = min(120, shutil.get_terminal_size((100, 24)).columns)
-    return textwrap.wrap(text, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(text, min(120, columns()), subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
 
 
 def _waits(arm: Any) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import click
 from fencepost.commands.options import SECONDS
 from fencepost.errors import InputError
+from fencepost.width import columns
 
 
 def _format(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -61,8 +61,7 @@ def condition(
     if format_ == "json":
         write_json([result], sys.stdout)
     else:
-        columns = os.environ.get("COLUMNS", "")
-        write_text(result, sys.stdout, max(60, int(columns)) if columns.isdigit() else 100)
+        write_text(result, sys.stdout, columns())
     if any(point.agrees is False for point in result.grid):
         return 1
     return 0 if result.condition.verdict == "exact" else 3

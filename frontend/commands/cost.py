@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import click
 from fencepost.errors import InputError
+from fencepost.width import columns
 
 
 def _one_of(*names: str) -> object:
@@ -61,7 +61,6 @@ def cost(
     if format == "json":
         write_json(results, sys.stdout)
         return 0
-    columns = os.environ.get("COLUMNS", "")
     title = one.design + (f", with {spelled(parameters)}" if parameters else "")
-    write_text(results, title, sys.stdout, max(60, int(columns)) if columns.isdigit() else 100)
+    write_text(results, title, sys.stdout, columns())
     return 0

@@ -61,7 +61,7 @@ def repair(
             except DesignError as error:
                 raise InputError(" ".join(str(error).split())) from None
             answers.append((case, found))
-            codes.add(1 if found.hazards and not found.repairs else 3 if found.open else 0)
+            codes.add(3 if found.open else 1 if found.hazards and not found.repairs else 0)
             if format_ == "text":
                 if number:
                     click.echo()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 from fencepost.errors import InputError
+from fencepost.width import columns
 
 
 @click.command()
@@ -22,8 +21,7 @@ def show(targets: tuple[str, ...], sets: tuple[str, ...], keyword: str | None, a
     from fencepost.parameters import combinations
     from fencepost.show import Shown
 
-    columns = os.environ.get("COLUMNS", "")
-    width = max(40, int(columns)) if columns.isdigit() else 80
+    width = columns(80)
     found = load(targets)
     by_name = {target.spelling: target for target in found}
     if keyword is not None:

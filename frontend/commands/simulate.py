@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 import textwrap
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from fencepost.commands.options import Progress, known
 from fencepost.errors import InputError
+from fencepost.width import columns
 
 if TYPE_CHECKING:
     from fencepost.check import Case, Outcome
@@ -197,7 +197,7 @@ def _write(case: Case, result: Simulated, sets: tuple[str, ...], brief: bool) ->
 
 
 def _wrapped(indent: str, text: str) -> str:
-    width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 100))
+    width = min(columns(), 100)
     return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False)
 
 

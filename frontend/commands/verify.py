@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from fencepost.commands.options import SECONDS, Progress
 from fencepost.errors import InputError
+from fencepost.width import columns
 
 if TYPE_CHECKING:
     from fencepost.check import Outcome
@@ -177,11 +178,9 @@ def _never_executes(manifest: Manifest) -> list[str]:
 
 
 def _line(name: str, text: str) -> None:
-    import shutil
     import textwrap
 
-    width = max(60, shutil.get_terminal_size((100, 24)).columns)
-    click.echo(textwrap.fill(text, width, initial_indent=f"  {name:<16}", subsequent_indent=" " * 18))
+    click.echo(textwrap.fill(text, columns(), initial_indent=f"  {name:<16}", subsequent_indent=" " * 18))
 
 
 def _count(number: int, one: str, many: str | None = None) -> str:

@@ -150,6 +150,10 @@ def _told(found: Sequence[Pair]) -> list[Pair]:
 # ---------------------------------------------------------------- formats
 
 
+LONG_NAME = 20
+"""From this length on the sides are named above the table."""
+
+
 def _text(found: Sequence[Pair], names: tuple[str, str], out: TextIO, seconds: float | None) -> None:
     from fencepost.report.text import console_for, sentence_table
     from rich import box
@@ -160,9 +164,16 @@ def _text(found: Sequence[Pair], names: tuple[str, str], out: TextIO, seconds: f
     console = console_for(out)
     with console.capture() as captured:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        table.add_column("design and variant", overflow="fold")
-        for name in names:
-            table.add_column(name, overflow="fold", max_width=30)
+        designs = [len(pair.design) for pair in found]
+        table.add_column("design and variant", overflow="fold", min_width=min(max(designs, default=0), console.width // 3))
+        heads = names
+        if max(map(len, names)) > LONG_NAME:  # a path would be broken in its column
+            heads = ("before", "after")
+            for head, name in zip(heads, names, strict=True):
+                console.print(Text(f"{head:<7} {name}"))
+            console.print()
+        for head in heads:
+            table.add_column(head, overflow="fold", max_width=30)
         table.add_column("judged", no_wrap=True)
         before = None
         for pair in found:
@@ -171,7 +182,8 @@ def _text(found: Sequence[Pair], names: tuple[str, str], out: TextIO, seconds: f
             before = pair.design
             judged = pair.judged if pair.changes or pair.judged != FINE else "same"
             name = f"  {pair.label}" if pair.label else pair.design
-            table.add_row(Text(name), Text(verdict(pair.before)), Text(verdict(pair.after)), Text(judged, styles[pair.judged]))
+            cells = (Text(verdict(side).replace(" (", "\n").replace(", ", "\n").rstrip(")")) for side in (pair.before, pair.after))
+            table.add_row(Text(name), *cells, Text(judged, styles[pair.judged]))
         console.print(table)
         for pair in _told(found):
             console.print()

@@ -44,7 +44,8 @@ def write_repairs(case: Case, found: Repairs, out: TextIO) -> None:
         for text in found.open:
             console.print(Padding(Text(f"open: {text}"), (0, 0, 0, 2)))
         if found.hazards and not found.repairs:
-            console.print("  no set of additions was found and proved; see `fencepost check` for the run")
+            text = "no set of additions was found and proved; see `fencepost check` for the run"
+            console.print(Padding(Text(text), (0, 0, 0, 2)))
         console.print(Padding(Text(f"{found.tried} edits decided in {found.seconds:.1f} s"), (0, 0, 0, 2)))
     out.writelines(line.rstrip(" ") + "\n" for line in captured.get().splitlines())
 

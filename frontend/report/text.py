@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import TextIO
@@ -11,6 +10,7 @@ from fencepost.check import OK, Outcome, code_of
 from fencepost.model.answer import REFUTED
 from fencepost.report.lanes import FIRST, SECOND, Lanes, Row, lanes
 from fencepost.report.summary import closing_line, hazard_lines, headline, in_full, remark_lines, table_row
+from fencepost.width import columns
 from rich import box
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 PIPE_WIDTH = 120
-"""Columns of a pipe that does not say how wide it is (COLUMNS)."""
+"""Columns of a pipe that does not say how wide it is."""
 
 NARROWEST_LANE = 16
 """Below this width lanes are printed as one list that names the lane in each line."""
@@ -30,8 +30,7 @@ _STYLES = {"proved": "green", "refuted": "red", "unknown": "yellow", "bounded": 
 
 def console_for(out: TextIO) -> Console:
     """A console that writes plain text to a pipe and colours to a terminal (unless NO_COLOR is set)."""
-    width = None if out.isatty() or os.environ.get("COLUMNS", "").isdigit() else PIPE_WIDTH
-    return Console(file=out, width=width, markup=False, emoji=False, highlight=False, soft_wrap=False)
+    return Console(file=out, width=columns(PIPE_WIDTH, out), markup=False, emoji=False, highlight=False, soft_wrap=False)
 
 
 def write_text(
