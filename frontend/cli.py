@@ -15,7 +15,6 @@ import sys
 from typing import NoReturn
 
 import click
-from click.utils import PacifyFlushWrapper
 from fencepost.errors import InputError
 from fencepost.interrupts import keep_interrupts
 
@@ -97,6 +96,7 @@ def cli(context: click.Context) -> int | None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line with `arguments` (default: the process's) and return the exit code."""
+    out = sys.stdout
     try:
         result = cli.main(args=arguments, prog_name="fencepost", standalone_mode=False)
     except InputError as error:
@@ -114,7 +114,7 @@ def run(arguments: list[str] | None = None) -> int:
         _forget_output()
         return 2
     except SystemExit:
-        if isinstance(sys.stdout, PacifyFlushWrapper):  # click's way to say that nobody reads any more (`| head`)
+        if sys.stdout is not out:  # click puts another in its place when nobody reads any more (`| head`)
             return PIPE_CLOSED
         raise
     return result if isinstance(result, int) else 0

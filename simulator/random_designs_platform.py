@@ -158,7 +158,7 @@ class Whole(Meeting):
         may("peer", "", True, 4, self._peer)
         may("collector", "litter", live and i == getattr(self, "litters", -1), 7, self._littered)
         may("memcpy", "", i in getattr(self, "legacy_of", ()), 4, self._on_legacy)
-        may("callback", "callback", i == self.callback_of, 7, self._called_back)
+        may("callback", "callback", i == self.callback_of >= 0, 7, self._called_back)
         may("graph", "", i == self.graph_of and self.graphs > 0, 7, self._replays)
         may("work", "work", live and i in (getattr(self, "starts", -1), getattr(self, "ends", -1)), 6, self._handed_work)
         if options and self.c.chance(55):

@@ -345,7 +345,7 @@ def ranks(world: int = 2) -> fp.Design:
             d.launch(kind, reads=[own], writes=[own[0:8]], time=2e-3)
             d.memcpy_async(own[8:16], own[0:8], stream=d.default_stream())
             if r + 1 < world:
-                sent = d.event("sent")
+                sent = d.event("sent", interprocess=True)
                 sent.record()
                 inputs[r + 1].put(sent)
             d.synchronize()
@@ -395,6 +395,7 @@ def composites() -> fp.Design:
     pinned, pageable = d.pinned("pinned", depth=2), d.pageable("pageable")
     blocking, pool = d.stream("blocking", blocking=True), d.torch_streams(size=2)
     one, two, again = pool.stream(), pool.stream(), pool.stream()
+    third, fourth = d.stream("third"), d.stream("fourth")
     nic, group = d.agent("NIC", queues=2), d.communicator("tp", ["r0", "r1"])
     graph, plain = d.graph("g"), d.graph("h")
     blocks = d.pool("block", size=2, of="device")
@@ -431,13 +432,13 @@ def composites() -> fp.Design:
         again.wait_stream(d.default_stream())
         group.host_barrier("r0")
 
-    @d.loop("r1", stream=one)
+    @d.loop("r1", stream=third)
     def second() -> None:
-        plain.replay(two)
-        d.peer_copy(b, a, source=two, target=one)
-        sent = nic.post("send", reads=[b], after=two, queue=1)
+        plain.replay(fourth)
+        d.peer_copy(b, a, source=fourth, target=third)
+        sent = nic.post("send", reads=[b], after=fourth, queue=1)
         got = nic.post("receive", writes=[b], after=sent)
-        two.wait_event(got)
+        fourth.wait_event(got)
         raw = a.view(held=False)
         raw.copy_(pinned[0], non_blocking=True)
         group.host_announce("r1")
@@ -590,15 +591,15 @@ def meetings(version: Literal["new", "old"] = "new") -> fp.Design:
                 notify.launch()
             elif me == "r1":
                 group.recv(x, source="r0")
-                works.put(*group.all_reduce(d.empty("sent"), async_op=True).hand_over()) if version == "new" else None
+                if version == "new":
+                    works.put(*group.all_reduce(d.empty("sent"), async_op=True).hand_over())
+                    group.work(*works.get()).wait()
                 side.write_value(ready, 2)
             else:
                 with side:
                     group.rendezvous()
                 side.wait_value(ready, 2, reset=True)
                 ready.store(1)
-                if version == "new":
-                    group.work(*works.get()).wait()
             group.barrier()
             group.host_barrier()
 

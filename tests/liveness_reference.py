@@ -290,6 +290,8 @@ class Reference:
             return world.turn[t] + index.offset
         if isinstance(index, p.Last):
             return int(world.things[index.cursor]) + index.offset
+        if index.local not in world.env[t]:
+            raise Unknown("a token as an index")
         return int(world.env[t][index.local]) + index.offset
 
     def _event(self, world: World, t: int, operand: p.Operand) -> Any:
@@ -302,6 +304,8 @@ class Reference:
             return world.env[t].get(value.id)
         if isinstance(value, (p.Obj, p.Slot)):
             return ("fixed", *self._slot(world, t, value)) if isinstance(self.program.objects[value.id], p.Event) else None
+        if isinstance(value, p.Var) and value.local not in world.env[t]:
+            return None  # a token
         return self._position(world, t, value)
 
     # ------------------------------------------------------------ host steps
@@ -309,8 +313,10 @@ class Reference:
     def _do(self, world: World, t: int, x: p.Operation) -> bool:
         """Do it; False when it has to wait."""
         things = world.things
-        if isinstance(x, p.Host):
-            return True
+        if isinstance(x, (p.Host, p.Alloc, p.View, p.Drop, p.RecordStream)):
+            return True  # memory makes nobody wait
+        if isinstance(x, p.Copy):
+            return self._copy(world, t, x)
         if isinstance(x, (p.Launch, p.Memset)):
             row = world.streams[self._slot(world, t, x.stream)]
             if self.slow and (not row or row[-1][0] != "work"):
@@ -367,6 +373,37 @@ class Reference:
                 things[x.flag] = 0
             return True
         return self._host(world, t, x)
+
+    def _copy(self, world: World, t: int, x: p.Copy) -> bool:
+        """Bare CUDA: a call without non_blocking, and one into pageable memory, returns when it is done; none within the device does."""
+        source, target = self._space(t, x.src), self._space(t, x.dst)
+        hosts = [space for space in (source, target) if space in ("pinned", "pageable")]
+        if len(hosts) == 2:
+            return True
+        row = world.streams[self._slot(world, t, x.stream)]
+        if (hosts and not x.non_blocking and not x.raw) or target == "pageable":
+            return not row
+        if self.slow and (not row or row[-1][0] != "work"):
+            row.append(("work", None))
+        return True
+
+    def _space(self, t: int, operand: p.Operand) -> str:
+        if isinstance(operand, p.Local):
+            thread = self.program.threads[t]
+            pool = thread.locals[operand.id].pool
+            found = {self.program.objects[pool].of} if pool is not None else set()  # type: ignore[union-attr]
+            for node in thread.nodes:
+                x = node.operation if isinstance(node, p.Do) else None
+                if isinstance(x, p.Alloc) and x.local == operand.id:
+                    found.add(x.space)
+                elif isinstance(x, p.View) and x.local == operand.id:
+                    found.add(self._space(t, x.base))
+            if len(found) != 1 or "row" in found:
+                raise Unknown("memory of an unknown kind")
+            return str(*found)
+        thing = self.program.objects[operand.id]
+        assert isinstance(thing, p.Memory)
+        return thing.space
 
     def _on(self, stream: int, x: p.DeviceSync) -> bool:
         thing = self.program.objects[stream]

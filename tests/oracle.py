@@ -200,7 +200,7 @@ class Design(Composites):
         made.gpu = self._processes[-1].gpu if gpu is None else gpu
         return made
 
-    def event(self, name: str, depth: int | None = None, gpu: int | None = None) -> Event:
+    def event(self, name: str, depth: int | None = None, gpu: int | None = None, *, interprocess: bool = False) -> Event:
         if not self._inside():
             made = Event(self, name, depth)
             made.gpu = self._processes[-1].gpu if gpu is None else gpu

@@ -82,6 +82,9 @@ def chunk(first: int) -> dict[str, Any]:
         except ValueError:
             count["refused by the language"] += 1
             continue
+        except Exception as error:  # nor is a tracer that does
+            wrong.append({"seed": seed, "what": f"{type(error).__name__}: {error}", "text": design.text, "world": None})
+            continue
         designs += 1
         families[family] += 1
         uses.update(design.features)

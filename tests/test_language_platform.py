@@ -692,8 +692,6 @@ def test_the_calls_of_both_threads_are_single_steps() -> None:
 def test_two_threads_beside_the_legacy_stream_are_said() -> None:
     with pytest.raises(fp.DesignError, match="several_threads=True"):
         beside_the_legacy_stream(threads=False)
-    with pytest.raises(fp.DesignError, match="is about blocking streams"):
-        fp.Design("d").stream("s", several_threads=True)
 
 
 # ---------------------------------------------------------------- what is refused in one line

@@ -74,7 +74,7 @@ def test_switches_have_the_defaults_that_the_page_says() -> None:
     """The table of switches against the profiles and the signatures that it speaks of."""
     import inspect
 
-    from fencepost.model.language import communicators, design, meetings, objects, sharing
+    from fencepost.model.language import communicators, composites, design, meetings, objects, sharing
     from fencepost.model.operations.switches import IN_DESIGNS, PROFILE
     from fencepost.model.platform import PLATFORMS, SWITCHES, Platform
 
@@ -83,7 +83,8 @@ def test_switches_have_the_defaults_that_the_page_says() -> None:
     assert {s.where: s.values[0] for s in PROFILE} == {name: getattr(plain, name) for name in SWITCHES}
     assert all(getattr(profile, name) in known for profile in PLATFORMS.values() for name, known in SWITCHES.items())
     calls = {
-        "d.stream": design.Design.stream, "d.managed": design.Design.managed, "y.copy_": objects.Tensor.copy_,
+        "d.stream": design.Design.stream, "d.event": design.Design.event, "d.queue": design.Design.queue,
+        "d.graph": composites.Composites.graph, "d.managed": design.Design.managed, "y.copy_": objects.Tensor.copy_,
         "d.communicator": communicators.Communicators.communicator, "d.ipc_queue().put": sharing.IpcQueue.put,
         "d.ipc_queue().get": sharing.IpcQueue.get, "d.callback": meetings.Meetings.callback, "e.record": objects.Event.record,
         "x.view": objects.Tensor.view, "wait_value": objects.Stream.wait_value,

@@ -201,11 +201,18 @@ class Walker:
         return (self.name(o.counter), o.value + (self.turn[t] if o.per_turn else 0))
 
     def _silent(self, t: str) -> None:
-        """Pass the questions that the log leaves out: the turn, and the tag of the oldest item."""
+        """Pass what the log leaves out: the turn, the tag of the oldest item, and that setups run one after the other."""
         while self.node[t] != p.END:
             node = self.threads[t].nodes[self.node[t]]
-            if not isinstance(node, p.Ask):
-                return
+            if isinstance(node, p.Do):
+                o = node.operation
+                if not isinstance(o, (p.FlagSet, p.FlagWait)) or not self.name(o.flag).endswith(" has ended"):
+                    return
+                assert isinstance(o, p.FlagSet) or self.flags.get(o.flag), (t, "a setup begins before the one in front of it has ended")
+                self.flags[o.flag] = True
+                self.visited.add((t, self.node[t]))
+                self.node[t] = node.next
+                continue
             if isinstance(node.question, p.TurnBelow):
                 answer = "yes" if self.turn[t] < node.question.value else "no"
             elif isinstance(node.question, p.QueueTag):

@@ -164,26 +164,33 @@ def _text(found: Sequence[Pair], names: tuple[str, str], out: TextIO, seconds: f
     console = console_for(out)
     with console.capture() as captured:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        designs = [len(pair.design) for pair in found]
-        table.add_column("design and variant", overflow="fold", min_width=min(max(designs, default=0), console.width // 3))
         heads = names
         if max(map(len, names)) > LONG_NAME:  # a path would be broken in its column
             heads = ("before", "after")
             for head, name in zip(heads, names, strict=True):
                 console.print(Text(f"{head:<7} {name}"))
             console.print()
-        for head in heads:
-            table.add_column(head, overflow="fold", max_width=30)
-        table.add_column("judged", no_wrap=True)
+        rows: list[tuple[tuple[str, str, str, str], str]] = []
         before = None
         for pair in found:
             if pair.design != before and pair.label:
-                table.add_row(Text(pair.design, style="bold"))
+                rows.append(((pair.design, "", "", ""), "bold"))
             before = pair.design
             judged = pair.judged if pair.changes or pair.judged != FINE else "same"
+            sides = [verdict(side).replace(" (", "\n").replace(", ", "\n").rstrip(")") for side in (pair.before, pair.after)]
             name = f"  {pair.label}" if pair.label else pair.design
-            cells = (Text(verdict(side).replace(" (", "\n").replace(", ", "\n").rstrip(")")) for side in (pair.before, pair.after))
-            table.add_row(Text(name), *cells, Text(judged, styles[pair.judged]))
+            rows.append(((name, sides[0], sides[1], judged), styles[pair.judged]))
+        widths = [max(len(line) for row, _ in rows for line in row[k].split("\n")) if rows else 0 for k in range(4)]
+        widths = [max(w, len(h)) for w, h in zip(widths, ("design and variant", *heads, "judged"), strict=True)]
+        room = console.width - 3 * 3 - widths[3]
+        if sum(widths[:3]) > room:  # the variants' labels take what the verdicts leave
+            widths[1:3] = [min(w, room // 3) for w in widths[1:3]]
+            widths[0] = room - sum(widths[1:3])
+        for head, width in zip(("design and variant", *heads, "judged"), widths, strict=True):
+            table.add_column(head, overflow="fold", width=width)
+        for row, style in rows:
+            first = row[0].replace("::", "::\n") if style == "bold" and len(row[0]) > widths[0] else row[0]
+            table.add_row(Text(first, "bold" if style == "bold" else ""), *map(Text, row[1:3]), Text(row[3], style))
         console.print(table)
         for pair in _told(found):
             console.print()

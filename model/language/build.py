@@ -178,10 +178,13 @@ def _one_call(design: Design, threads: tuple[p.Thread, ...]) -> None:
                 continue
             for name, what in design._long_calls.get(stream.id, ()):
                 if name != thread.name:
-                    shared = design._objects[stream.id].name
+                    shared = design._objects[stream.id]
+                    assert isinstance(shared, p.Stream)
+                    own = "launch it on a stream of d.stream(name), and let the two streams wait for each other"
+                    cure = own if shared.default else f"make it with d.stream({shared.name!r}, several_threads=True)"
                     fail(
-                        f"thread {thread.name!r} enqueues on stream {shared!r}, on which thread {name!r} launches {what}, all of which is one "
-                        f"call; make it with d.stream({shared!r}, several_threads=True)",
+                        f"thread {thread.name!r} enqueues on stream {shared.name!r}, on which thread {name!r} launches {what}, all of which is "
+                        f"one call and several steps here; {cure}",
                         design._sites.place(node.site),
                     )
 

@@ -26,8 +26,8 @@ TORCH_STREAMS = 32
 class StreamPool(Fixed):
     """`torch.cuda.Stream()` as PyTorch serves it: round robin over 32 streams made in advance (S8, S9)."""
 
-    def __init__(self, design: Design, name: str, size: int) -> None:
-        self._design, self._name, self._size = design, name, size
+    def __init__(self, design: Design, name: str, size: int, several_threads: bool = False) -> None:
+        self._design, self._name, self._size, self._several_threads = design, name, size, several_threads
         self._made: list[Stream] = []
         self._next = 0
 
@@ -36,7 +36,7 @@ class StreamPool(Fixed):
         if self._design._recording is not None:
             fail(f"{self._name!r}: ask for streams outside of bodies; a body's request in every turn is a ring: d.stream(depth=)")
         if len(self._made) < self._size:
-            self._made.append(self._design.stream(f"{self._name} {len(self._made)}"))
+            self._made.append(self._design.stream(f"{self._name} {len(self._made)}", several_threads=self._several_threads))
         self._next += 1
         return self._made[(self._next - 1) % self._size]
 
@@ -145,9 +145,10 @@ def peer_copy(dst: Tensor, src: Tensor, source: Stream, target: Stream, time: fl
 class Composites:
     """The methods of `Design` that this file stands for."""
 
-    def torch_streams(self: Any, name: str = "pool stream", size: int = TORCH_STREAMS) -> StreamPool:
-        """PyTorch's pool of streams: `.stream()` is `torch.cuda.Stream()`; the 33rd aliases the first (S8)."""
-        return StreamPool(self, name, size)
+    def torch_streams(self: Any, name: str = "pool stream", size: int = TORCH_STREAMS, *, several_threads: bool = False) -> StreamPool:
+        """PyTorch's pool of streams: `.stream()` is `torch.cuda.Stream()`; the 33rd aliases the first (S8). `several_threads`: as of
+        `d.stream`, for all of them."""
+        return StreamPool(self, name, size, several_threads)
 
     def agent(self: Any, name: str, queues: int = 1) -> Agent:
         """A foreign agent with `queues` queues that are served in order."""

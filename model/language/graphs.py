@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -237,7 +238,8 @@ class Graph(Fixed):
         if lock is not None:
             # A launch is one call, and its waits, nodes and record are several steps here (S93).
             recording.do(p.Acquire(lock, False))
-        with recording.as_one_call(f"graph {self._name!r}", target):
+        # On one stream alone, what another thread enqueues between the nodes is ordered with all of them in any case.
+        with recording.as_one_call(f"graph {self._name!r}", target) if self._branches or self._callbacks else nullcontext():
             self._enqueue(recording, target, streams)
         if lock is not None:
             recording.do(p.Unlock(lock))

@@ -347,9 +347,8 @@ class Event(Referent):
         design._own(self)
         if self._id is not None and len(design._known_processes) > 1 and self._id not in design._interprocess:
             owner, mine = design._objects[self._id].process, design._process()
-            if owner and mine != owner:
-                who = f"process {mine!r}" if mine else "a thread outside of all processes"
-                fail(f"event {self._name!r} belongs to process {owner!r} and is used by {who}; make it with interprocess=True (S140)")
+            if owner and mine and mine != owner:
+                fail(f"event {self._name!r} belongs to process {owner!r} and is used by process {mine!r}; make it with interprocess=True (S140)")
         return self._resolve(recording)
 
     def _stays(self) -> bool:

@@ -28,8 +28,9 @@ PROFILE = (
 IN_DESIGNS = (
     Switch("d.stream(blocking=)", ("False", "True"), "whether the legacy default stream's rule applies; True also for a per-thread default "
            "stream", ("S8", "S11", "S12", "S14", "S15")),
-    Switch("d.stream(several_threads=)", ("False", "True"), "whether a blocking stream and the legacy one in two threads are refused, or "
-           "each call is one step", ("S11", "S12")),
+    Switch("d.stream(several_threads=)", ("False", "True"), "whether a blocking stream and the legacy one in two threads, or a callback or "
+           "graph beside another thread's work on its stream, are refused, or each call is one step", ("S11", "S12", "S93", "S103")),
+    Switch("d.event(interprocess=)", ("False", "True"), "whether an event that another process uses is refused, or its handle is there", ("S140",)),
     Switch("d.graph(several_threads=)", ("False", "True"), "whether a graph that two threads replay is refused, or each launch is one step",
            ("S93",)),
     Switch("d.queue(several_threads=)", ("False", "True"), "whether a queue of several kinds of items from which two threads get is refused, "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 from fencepost.model import program as p
 from fencepost.proofs import edits
-from fencepost.proofs.explain import describe, name, place
+from fencepost.proofs.explain import describe, name
 from fencepost.proofs.waits.catalogue import REMOVED, operation
 from fencepost.proofs.waits.handles import Node, later
 from fencepost.proofs.waits.memory_offers import MemoryOffers
@@ -37,7 +37,7 @@ class Offers(MemoryOffers):
         if self.first is None:
             return []
         found = [
-            *self.held(), *self.recorded(), *self.once_more(), *self.chained(), *self.drained(), *self.existing(),
+            *self.held(), *self.recorded(), *self.given_back(), *self.once_more(), *self.chained(), *self.drained(), *self.existing(),
             *self.fresh_event(), *self.deeper(), *self.staged(), *self.whole_streams(),
         ]  # fmt: skip
         unique: dict[str, Change] = {}
@@ -58,31 +58,12 @@ class Offers(MemoryOffers):
         """A wait for an event that is recorded already, right before the second access or in front of its block."""
         yield from self._cells()
         block = self._block_of(self.second)
-        for event in self._events():
+        for event in self._events(self.second):
             for family, wait, text in self._wait(event):
                 yield from self._before(self.second, wait, family, PRICE[family], f"{text} before {self._what(self.second)}")
                 if block is not None and family == HOST:
                     where = f"{text} before the block {self._question(block)}"
                     yield from self._before(block, wait, HOISTED, PRICE[HOISTED], where)
-
-    def _events(self) -> list[p.Operand]:
-        """Events that are recorded somewhere and can be named at the second access."""
-        t, n = self.second
-        seen: list[p.Operand] = []
-        for u, thread in enumerate(self.program.threads):
-            for i, node in enumerate(thread.nodes):
-                if not isinstance(node, p.Do) or not isinstance(node.operation, p.Record):
-                    continue
-                event = node.operation.event
-                if isinstance(event, p.Local):
-                    options: list[p.Operand] = [event] if u == t and n in later(thread, i) else []
-                elif isinstance(event, p.Slot):
-                    mine = event if u == t and not isinstance(event.index, p.Var) else None
-                    options = [x for x in (mine, p.Slot(event.id, p.Turn())) if x is not None]
-                else:
-                    options = [event]
-                seen += [x for x in options if x not in seen]
-        return seen
 
     def _cells(self) -> Iterator[Change]:
         """An event that a cell keeps: asked for, and waited for where there is one."""
@@ -126,7 +107,7 @@ class Offers(MemoryOffers):
         if ring is not None:
             operands.append((p.Slot(new, ring[1]), p.Slot(new, ring[2]), ring[0]))
         for recorded, awaited, depth in operands:
-            event = p.Event(self._new("reader done"), depth=depth)
+            event = p.Event(self._new("reader done"), depth=depth, gpu=self._gpu_of(stream))
             t, _ = self.second
             ways: list[tuple[str, p.Operation, str]] = []
             own = self._stream(self.second)

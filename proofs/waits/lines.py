@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fencepost.model import program as p
 from fencepost.proofs.explain import place
-from fencepost.proofs.waits.catalogue import REMOVED
 from fencepost.proofs.waits.handles import Node, following
 
 Line = tuple[str, int]
@@ -12,10 +11,11 @@ Line = tuple[str, int]
 
 
 class Lines:
-    """The places of one program's nodes."""
+    """The places of one program's nodes; `written`: the program as it is written, without additions that stand behind its nodes."""
 
-    def __init__(self, program: p.Program) -> None:
+    def __init__(self, program: p.Program, written: p.Program | None = None) -> None:
         self.program = program
+        self._written = [len(thread.nodes) for thread in (written or program).threads]
         self._chains = [tuple((f.file, f.line) for f in frames) for frames in program.places]
         used = {node.site for thread in program.threads for node in thread.nodes}
         self._used = [self._chains[site] for site in sorted(used) if 0 <= site < len(self._chains)]
@@ -35,7 +35,7 @@ class Lines:
             (t, i)
             for t, thread in enumerate(self.program.threads)
             for i, node in enumerate(thread.nodes)
-            if _kind(node) == kind and not _empty(node) and self.chain((t, i))[-1:] == mine[-1:]
+            if i < self._written[t] and _kind(node) == kind and self.chain((t, i))[-1:] == mine[-1:]
         ]
 
     def where(self, at: Node) -> str:
@@ -95,6 +95,3 @@ def _after(node: p.Node) -> list[int]:
 def _kind(node: p.Node) -> type:
     return type(node.operation) if isinstance(node, p.Do) else type(node.question)
 
-
-def _empty(node: p.Node) -> bool:
-    return isinstance(node, p.Do) and isinstance(node.operation, p.Host) and node.operation.name == REMOVED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 from fencepost.model import program as p
@@ -10,7 +11,7 @@ from fencepost.proofs import edits
 from fencepost.proofs.explain import place
 from fencepost.proofs.waits.catalogue import REMOVED, operation
 from fencepost.proofs.waits.handles import Node, Origin, in_order, later
-from fencepost.proofs.waits.offer import FRESH, HOLD, PRICE, SLOT, USE, Change, Offer, locals_of
+from fencepost.proofs.waits.offer import FRESH, GIVEN, GIVEN_NEW, HOLD, PRICE, SLOT, USE, Change, Offer, locals_of
 
 
 class MemoryOffers(Offer):
@@ -115,6 +116,63 @@ class MemoryOffers(Offer):
         ]
         return max(found)[1] if found else None
 
+    def given_back(self) -> Iterator[Change]:
+        """A token of a pool that comes back free only when the work that an event captured is done."""
+        if self.first is None:
+            return
+        mine = {
+            origin
+            for local in _locals_in(operation(self.program, self.first))
+            for origin in self.handles.of(self.first[0], local)
+            if origin.thread is not None and self.program.threads[origin.thread].locals[origin.id].pool is not None
+        }
+        stream = self._stream(self.first)
+        new = p.Event(self._new("reader done"), gpu=self._gpu_of(stream))
+        for t, thread in enumerate(self.program.threads if mine else ()):
+            for i, node in enumerate(thread.nodes):
+                op = node.operation if isinstance(node, p.Do) else None
+                if not isinstance(op, p.Give) or op.after is not None or not isinstance(op.token, p.Local):
+                    continue
+                if not mine & self.handles.of(t, op.token):
+                    continue
+                text = f"{self.program.objects[op.pool].name}.give({self._name(t, op.token)}, after="
+                for event in self._events((t, i)):
+                    yield from self._giving((t, i), GIVEN, f"{text}{self._name(t, event)})", event)
+                if stream is not None:
+                    at = p.Obj(len(self.program.objects))
+                    where = f"{text}{new.name}), a new event recorded behind {self._what(self.first)}"
+                    yield from self._giving((t, i), GIVEN_NEW, where, at, (new, p.Record(at, stream)))
+
+    def _giving(
+        self, give: Node, family: str, text: str, event: p.Operand, new: tuple[p.Event, p.Record] | None = None
+    ) -> Iterator[Change]:
+        """A change of a give, wherever its line runs or from there alone; `new`: an event, and its record behind the first access."""
+        assert self.first is not None
+        nodes, where, note = self._spots(give)
+        given: list[tuple[Node, p.Give]] = []
+        for other in nodes:
+            op = operation(self.program, other)
+            assert isinstance(op, p.Give)
+            there = self._there(p.EventSync(event), give, other)
+            if there is None:
+                return
+            assert isinstance(there, p.EventSync)
+            given.append((other, msgspec.structs.replace(op, after=there.event)))
+
+        def giving(program: p.Program, before: Change | None) -> p.Program:
+            made = program if before is None else before.apply(program)
+            for (t, i), op in given:
+                after = op.after if before is None else p.Obj(len(program.objects))
+                made = edits.replaced(made, t, i, msgspec.structs.replace(op, after=after))
+            return made
+
+        if new is None:
+            yield Change(family, PRICE[family], f"{text}{note}", where, partial(giving, before=None))
+            return
+        for change in self._inserting(family, PRICE[family], text, [(edits.insert_after, self.first, new[1])], new[0]):
+            told = f"{change.text} ({change.place}){note}"
+            yield Change(family, change.price, told, where, partial(giving, before=change))
+
     # ------------------------------------------------------------ memory
 
     def deeper(self) -> Iterator[Change]:
@@ -175,31 +233,27 @@ class MemoryOffers(Offer):
     def staged(self) -> Iterator[Change]:
         """The pinned source copied to a fresh pinned block first, which the host allocator keeps for the copy (S54, S79)."""
         assert self.first is not None
-        op = operation(self.program, self.first)
+        memory = self._source(self.first)
+        location = self.judged.location
+        if memory is None or location.kind != "memory" or location.id is None or self.program.objects[location.id] != memory:
+            return
+        line = self.text.on_line(self.first)
+        ways = [self._spots(self.first)]
+        if len(line) > len(ways[0][0]) and all(self._source(x) is not None for x in line):
+            ways.insert(0, (line, place(self.program, self.first), ""))
+        for nodes, where, note in ways:
+            copied = list(dict.fromkeys(self._what(x) for x in nodes))
+            sources = ", ".join(dict.fromkeys(m.name for x in nodes if (m := self._source(x)) is not None))
+            text = f"{', '.join(copied)} {'reads' if len(copied) == 1 else 'each read'} a fresh pinned snapshot of {sources}{note}"
+            yield Change(FRESH, PRICE[FRESH], text, where, partial(_staged, copies=nodes))
+
+    def _source(self, at: Node) -> p.Memory | None:
+        """The pinned buffer that an asynchronous copy reads, which could read a snapshot instead."""
+        op = operation(self.program, at)
         if not isinstance(op, p.Copy) or not isinstance(op.src, (p.Obj, p.Slot)) or not op.non_blocking or op.raw:
-            return
+            return None
         memory = self.program.objects[op.src.id]
-        if not isinstance(memory, p.Memory) or memory.space != "pinned":
-            return
-        if self.judged.location.kind != "memory" or self.judged.location.id != op.src.id:
-            return
-        label = f"{memory.name} snapshot"
-        nodes, where, note = self._spots(self.first)
-
-        def apply(program: p.Program) -> p.Program:
-            for t, n in nodes:
-                copy = operation(program, (t, n))
-                assert isinstance(copy, p.Copy)
-                program, local = edits.with_local(program, t, p.LocalInfo(label, p.MEMORY))
-                staged = p.Local(local)
-                program = edits.insert_before(program, t, n, p.Alloc(local, "pinned", None, memory.bytes))
-                program = edits.insert_before(program, t, n, p.Copy(staged, copy.src, copy.stream))
-                program = edits.replaced(program, t, n, msgspec.structs.replace(copy, src=staged))
-                program = edits.insert_after(program, t, n, p.Drop(local))
-            return program
-
-        text = f"{self._what(self.first)} reads a fresh pinned snapshot of {memory.name}{note}"
-        yield Change(FRESH, PRICE[FRESH], text, where, apply)
+        return memory if isinstance(memory, p.Memory) and memory.space == "pinned" else None
 
 
 # ---------------------------------------------------------------- helpers
@@ -212,6 +266,19 @@ def _accesses(node: p.Node) -> list[p.Access]:
     if isinstance(op, p.Copy):
         return [p.Access(op.src, "r"), p.Access(op.dst, "w")]
     return [p.Access(op.dst, "w")] if isinstance(op, p.Memset) else []
+
+
+def _locals_in(value: object) -> list[p.Local]:
+    """Locals that are named, and those that choose a slot or a part."""
+    if isinstance(value, p.Local):
+        return [value, *_locals_in(value.part)]
+    if isinstance(value, p.Var):
+        return [p.Local(value.local)]
+    if isinstance(value, p.Data):
+        return [x for field in value.__struct_fields__ for x in _locals_in(getattr(value, field))]
+    if isinstance(value, tuple):
+        return [x for one in value for x in _locals_in(one)]
+    return []
 
 
 def _objects(value: object) -> list[p.Obj | p.Slot]:
@@ -268,6 +335,22 @@ def _key(op: p.Operation | None) -> tuple[str, int, str] | None:
     if isinstance(op, (p.CellSet, p.CellGet)) and not isinstance(op.cell, p.Local):
         return ("cell", op.cell.id, "")
     return None
+
+
+def _staged(program: p.Program, copies: list[Node]) -> p.Program:
+    """The program whose copies read a fresh pinned snapshot each."""
+    for t, n in copies:
+        copy = operation(program, (t, n))
+        assert isinstance(copy, p.Copy) and isinstance(copy.src, (p.Obj, p.Slot))
+        memory = program.objects[copy.src.id]
+        assert isinstance(memory, p.Memory)
+        program, local = edits.with_local(program, t, p.LocalInfo(f"{memory.name} snapshot", p.MEMORY))
+        staged = p.Local(local)
+        program = edits.insert_before(program, t, n, p.Alloc(local, "pinned", None, memory.bytes))
+        program = edits.insert_before(program, t, n, p.Copy(staged, copy.src, copy.stream))
+        program = edits.replaced(program, t, n, msgspec.structs.replace(copy, src=staged))
+        program = edits.insert_after(program, t, n, p.Drop(local))
+    return program
 
 
 def _kept(

@@ -17,15 +17,16 @@ from fencepost.proofs.waits.catalogue import operation
 from fencepost.proofs.waits.handles import Handles, Node, following, later
 from fencepost.proofs.waits.lines import Lines
 
-HOLD, USE, AGAIN, SLOT, FRESH, CHAIN, STREAM, STREAM_NEW, DRAIN, HOST, HOISTED, BOTH, HOST_RING, HOST_NEW, SYNC = (
-    "hold until an existing event", "record_stream", "record an event once more", "one more slot", "fresh staging",
+HOLD, USE, GIVEN, AGAIN, GIVEN_NEW, SLOT, FRESH, CHAIN, STREAM, STREAM_NEW, DRAIN, HOST, HOISTED, BOTH, HOST_RING, HOST_NEW, SYNC = (
+    "hold until an existing event", "record_stream", "give back behind an event", "record an event once more",
+    "give back behind a new event", "one more slot", "fresh staging",
     "wait before an event is recorded again", "stream wait", "stream wait on a new event", "drain", "host wait", "host wait in front of a block",
     "host wait on an event recorded once more", "host wait on a new ring of events", "host wait on a new event", "synchronise a stream",
 )  # fmt: skip
 """Families of additions."""
 
 PRICE = {
-    HOLD: 2, USE: 3, AGAIN: 5, SLOT: 10, FRESH: 12, CHAIN: 19, STREAM: 20, STREAM_NEW: 24, DRAIN: 28, HOST: 30, HOISTED: 31,
+    HOLD: 2, USE: 3, GIVEN: 4, AGAIN: 5, GIVEN_NEW: 8, SLOT: 10, FRESH: 12, CHAIN: 19, STREAM: 20, STREAM_NEW: 24, DRAIN: 28, HOST: 30, HOISTED: 31,
     BOTH: 32, HOST_RING: 33, HOST_NEW: 34, SYNC: 60,
 }  # fmt: skip
 
@@ -52,16 +53,20 @@ class Spot(msgspec.Struct, frozen=True):
 
 
 class Offer:
-    """Common ground of all offers against one replayed hazard of one program."""
+    """Common ground of all offers against one replayed hazard of one program.
 
-    def __init__(self, program: p.Program, judged: Judged) -> None:
+    `written`: the design, where the program is one with additions already: these are named as it names them.
+    """
+
+    def __init__(self, program: p.Program, judged: Judged, written: p.Program | None = None) -> None:
         self.program = program
+        self.written = written or program
         self.judged = judged
         self.handles = Handles(program)
         self.first = judged.found.first
         self.second = judged.found.second
         self.names = {o.name for o in program.objects}
-        self.text = Lines(program)
+        self.text = Lines(program, self.written)
 
     def _name(self, t: int, operand: p.Operand) -> str:
         text = name(self.program, self.program.threads[t], operand)
@@ -77,10 +82,16 @@ class Offer:
         return text
 
     def _what(self, at: Node) -> str:
-        return describe(self.program, at)
+        t, n = at
+        return describe(self.written if n < len(self.written.threads[t].nodes) else self.program, at)
 
     def _stream(self, at: Node) -> p.Operand | None:
         return getattr(operation(self.program, at), "stream", None)
+
+    def _gpu_of(self, stream: p.Operand | None) -> int:
+        """The GPU of a stream, 0 where that is not known."""
+        thing = self.program.objects[stream.id] if isinstance(stream, (p.Obj, p.Slot)) else None
+        return thing.gpu if isinstance(thing, p.Stream) and thing.gpu >= 0 else 0
 
     def _new(self, stem: str) -> str:
         return next(n for n in (stem, *(f"{stem} {k}" for k in range(2, 99))) if n not in self.names)
@@ -122,6 +133,25 @@ class Offer:
         if isinstance(a, p.Do) and isinstance(b, p.Do):
             return type(a.operation) is type(b.operation) and self._what(at) == self._what(other)
         return isinstance(a, p.Ask) and isinstance(b, p.Ask) and a.question == b.question
+
+    def _events(self, at: Node) -> list[p.Operand]:
+        """Events that are recorded somewhere and can be named at a node."""
+        t, n = at
+        seen: list[p.Operand] = []
+        for u, thread in enumerate(self.program.threads):
+            for i, node in enumerate(thread.nodes):
+                if not isinstance(node, p.Do) or not isinstance(node.operation, p.Record):
+                    continue
+                event = node.operation.event
+                if isinstance(event, p.Local):
+                    options: list[p.Operand] = [event] if u == t and n in later(thread, i) else []
+                elif isinstance(event, p.Slot):
+                    mine = event if u == t and not isinstance(event.index, p.Var) else None
+                    options = [x for x in (mine, p.Slot(event.id, p.Turn())) if x is not None]
+                else:
+                    options = [event]
+                seen += [x for x in options if x not in seen]
+        return seen
 
     def _before(self, at: Node, op: p.Operation, family: str, price: int, text: str) -> Iterator[Change]:
         yield from self._inserting(family, price, text, [(edits.insert_before, at, op)])
@@ -200,7 +230,12 @@ class Offer:
         """What the line does, too, when it is reached in the same way."""
         same = self._alike(at)
         mine = self.text.chain(at)
-        return tuple(dict.fromkeys(self._what(x) for x in self.text.on_line(at) if self.text.chain(x) == mine and x not in same))
+        found: dict[str, None] = {}
+        for other in self.text.on_line(at):
+            if self.text.chain(other) == mine and other not in same:
+                whose = "" if other[0] == at[0] else f" of {self.program.threads[other[0]].name}"
+                found.setdefault(f"{self._what(other)}{whose}")
+        return tuple(found)
 
     def _spots(self, at: Node) -> tuple[list[Node], str, str]:
         """The nodes of a line where all its runs are alike, else those that are reached like `at`; with place and note."""

@@ -96,30 +96,34 @@ def repair(
     unsafe = tuple(j.location for j in hazards)
     found: dict[frozenset[tuple[str, str]], Repair] = {}
     tried = 0
+    doubts: dict[str, None] = {}
     while ordered:
         # A set that prefers a family costs at least as much as its one addition.
         if sum(r.price <= PRICE[ordered[0]] for r in found.values()) >= most:
             break
         batch, ordered = ordered[:BATCH], ordered[BATCH:]
         tasks = [(program, unsafe, family, plat, env, environment, platform, never, deadline) for family in batch]
-        for made, count in mapper(_preferring, tasks):
+        for made, count, undecided in mapper(_preferring, tasks):
             tried += count
+            doubts.update(dict.fromkeys(undecided))
             if made is not None:
                 found.setdefault(frozenset((x.text, x.place) for x in made.additions), made)
     sets = sorted(found.values(), key=lambda r: (r.price, len(r.additions)))
+    if hazards and not sets:
+        open_ += [f"an addition that may be enough: {why}" for why in doubts]
     return Repairs(tuple(j.hazard for j in hazards), tuple(sets[:most]), tuple(open_), tried, time.perf_counter() - begin)
 
 
-def _preferring(task: tuple[Any, ...]) -> tuple[Repair | None, int]:
-    """The set that prefers one family, and how many edits were decided."""
+def _preferring(task: tuple[Any, ...]) -> tuple[Repair | None, int, tuple[str, ...]]:
+    """The set that prefers one family, how many edits were decided, and why others were not."""
     program, unsafe, family, platform, environment, environment_name, platform_name, never, deadline = task
     builder = _Builder(program, list(unsafe), family, platform, environment, deadline)
     made = builder.build()
     if made is None or not any(change.family == family for change in builder.changes):
-        return None, builder.tried
+        return None, builder.tried, tuple(builder.doubts)
     left = deadline - time.monotonic()
     if left <= 0:
-        return None, builder.tried
+        return None, builder.tried, tuple(builder.doubts)
 
     hanging = {hang.partition(" - ")[0] for hang in hangs(program, liveness.search(program))}
 
@@ -135,10 +139,10 @@ def _preferring(task: tuple[Any, ...]) -> tuple[Repair | None, int]:
 
     answer = proved(made)
     if answer is None:
-        return None, builder.tried
+        return None, builder.tried, tuple(builder.doubts)
     additions = tuple(Addition(c.family, c.text, c.place) for c in builder.changes)
     spare = tuple(place(program, sync.at) for sync in _same_waits(program, made) if proved(without(made, [sync], platform)))
-    return Repair(additions, sum(c.price for c in builder.changes), answer, made, spare), builder.tried
+    return Repair(additions, sum(c.price for c in builder.changes), answer, made, spare), builder.tried, ()
 
 
 def _same_waits(program: p.Program, made: p.Program) -> list[Sync]:
@@ -167,6 +171,8 @@ class _Builder:
         self.deadline = deadline
         self.changes: list[Change] = []
         self.tried = 0
+        self.doubts: dict[str, None] = {}
+        """Why offers were not decided."""
 
     def _ask(self, program: p.Program, location: Location) -> tuple[bool | None, Judged | None]:
         self.tried += 1
@@ -174,6 +180,8 @@ class _Builder:
         if left <= 0:
             return None, None
         verdict = judge_location(program, location, self.platform, self.environment, left)
+        if verdict.safe is None:
+            self.doubts.setdefault(verdict.why)
         return verdict.safe, verdict.hazards[0] if verdict.hazards else None
 
     def build(self) -> p.Program | None:
@@ -195,7 +203,7 @@ class _Builder:
         self, program: p.Program, judged: Judged
     ) -> tuple[Change, p.Program, bool | None, Judged | None] | None:
         """The first offer, the preferred family before the others, that makes the location safe, or moves on at least."""
-        offers = sorted(Offers(program, judged).all(), key=lambda c: (c.family != self.family, c.price))
+        offers = sorted(Offers(program, judged, self.program).all(), key=lambda c: (c.family != self.family, c.price))
         onward: tuple[Change, p.Program, bool | None, Judged | None] | None = None
         pair = _pair(judged)
         for change in offers[:MOST_TRIES]:
