@@ -97,6 +97,7 @@ def _of_value(program: p.Program, thread: p.Thread, value: Any) -> Iterator[str]
         elif name == "locals":
             for number in field:
                 yield from _local(thread, number)
+            yield from _received(program, thread, value)
         else:
             yield from _of_value(program, thread, field)
             if name in _OPERANDS and field is not None:
@@ -113,6 +114,23 @@ def _object(program: p.Program, number: int, kind: type[p.Data]) -> Iterator[str
 def _local(thread: p.Thread, number: int) -> Iterator[str]:
     if not 0 <= number < len(thread.locals):
         yield f"thread {thread.name!r} uses local {number} of {len(thread.locals)}"
+
+
+def _received(program: p.Program, thread: p.Thread, value: Any) -> Iterator[str]:
+    """A get whose locals are not of the kinds that the item has."""
+    if isinstance(value, p.Get) and 0 <= value.queue < len(program.objects):
+        source, items = program.objects[value.queue], dict(getattr(program.objects[value.queue], "items", ()))
+        wanted = items.get(value.tag)
+        if wanted is None and isinstance(source, p.Queue):
+            yield f"thread {thread.name!r} gets an item {value.tag!r} from {source.name!r}, which has none"
+    elif isinstance(value, p.CellGet) and 0 <= value.cell.id < len(program.objects):
+        source = program.objects[value.cell.id]
+        wanted = getattr(source, "item", None)
+    else:
+        return
+    given = tuple(thread.locals[number].kind for number in value.locals if 0 <= number < len(thread.locals))
+    if wanted is not None and given != wanted:
+        yield f"thread {thread.name!r} gets ({', '.join(given)}) from {source.name!r}, whose items are ({', '.join(wanted)})"
 
 
 def _operand(

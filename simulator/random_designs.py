@@ -30,7 +30,7 @@ from fencepost.simulator.random_designs_text import FEATURES, features_of
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-VERSION = 4
+VERSION = 5
 """Of the seeds: a seed stands for the same text as long as this is the same number."""
 
 

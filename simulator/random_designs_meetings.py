@@ -69,7 +69,8 @@ class Meeting(Soup):
             self.text.object(word, f'd.device_flag("{word}")')
             if c.chance(50):
                 self.text.object(f"{word}_back", f'd.device_flag("{word}_back")')
-        self.producers, self.consumer = {c.one(range(count))}, c.one(range(count))
+        self.producers = {c.one(range(count))}
+        self.consumers = {c.one(range(count))} | ({c.one(range(count))} if self.queue and self.two else set())
         self.reset = c.chance(80)
         self._around()
         wrong = c.one(range(count)) if c.chance(25) else -1

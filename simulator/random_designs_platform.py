@@ -29,6 +29,7 @@ class Whole(Meeting):
         self.gpus: dict[str, int] = {}
         self.callback_of = self.graph_of = -1
         self.graphs = 0
+        self.replayers: set[int] = set()
         self.inside = ""
         """"callback": a body that may not call CUDA."""
         super().__init__(choices)
@@ -94,7 +95,8 @@ class Whole(Meeting):
         if "condition" in themes:
             self.waiters = 2 if len(ranks) == 3 and c.chance(50) else 1
             self.waiting = {(c.one(ranks) + k) % len(ranks) for k in range(self.waiters)}
-            x.object("cond", f'd.condition("cond", mutex{f", waiters={self.waiters}" if self.waiters > 1 else ""})')
+            fifo = ", fifo=True" if c.chance(40) else ""
+            x.object("cond", f'd.condition("cond", mutex{f", waiters={self.waiters}{fifo}" if self.waiters > 1 else ""})')
             x.object("ready", 'd.flag("ready")')
         if "ipc" in themes:
             x.object("ipc", f'd.ipc_queue("ipc"{c.one(("", ", capacity=2"))})')
@@ -133,6 +135,7 @@ class Whole(Meeting):
             self._callback(c.one(ranks))
         if "graph" in themes:
             self.graph_of = c.one(ranks)
+            self.replayers = {self.graph_of} | ({c.one(ranks)} if c.chance(30) else set())
             self.baked = c.chance(45)
             for chance in (75, 45):
                 if c.chance(chance):
@@ -159,7 +162,7 @@ class Whole(Meeting):
         may("collector", "litter", live and i == getattr(self, "litters", -1), 7, self._littered)
         may("memcpy", "", i in getattr(self, "legacy_of", ()), 4, self._on_legacy)
         may("callback", "callback", i == self.callback_of >= 0, 7, self._called_back)
-        may("graph", "", i == self.graph_of and self.graphs > 0, 7, self._replays)
+        may("graph", "", i in self.replayers and self.graphs > 0, 7, self._replays)
         may("work", "work", live and i in (getattr(self, "starts", -1), getattr(self, "ends", -1)), 6, self._handed_work)
         if options and self.c.chance(55):
             return self.c.weighted(options)(known)
@@ -457,7 +460,8 @@ class Whole(Meeting):
             return None
         shared = f", pool=graph{c.one(range(self.graphs))}" if self.graphs and c.chance(60) else ""
         self.graphs += 1
-        self.text.object(name, f'd.graph("{name}"{shared})')
+        several = ", several_threads=True" if len(self.replayers) > 1 else ""
+        self.text.object(name, f'd.graph("{name}"{shared}{several})')
         last: Tree = []
         if blocks and c.chance(50):
             self.text.object(f"{name}_keeps", f'd.cell("{name}_keeps", item=(fp.MEMORY,))')

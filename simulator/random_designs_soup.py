@@ -60,7 +60,7 @@ class Soup:
     def _stream_object(self, i: int) -> tuple[str, int | None]:
         if self.c.chance(6):
             return self._ring(f"s{i}", "stream", 0, f"blocking=True{', several_threads=True' if self.c.chance(50) else ''}")
-        gpu = "gpu=1" if i and self.c.chance(8) else ""
+        gpu = "gpu=1" if i and self.c.chance(8) else "several_threads=True" if self.c.chance(8) else ""
         return self._ring(f"s{i}", "stream", 15, gpu)
 
     def _memory_object(self, i: int) -> tuple[str, int | None, str]:
@@ -82,6 +82,9 @@ class Soup:
             other = c.one(((), kinds))
             self.items = {"a": kinds, "b": other}
             item = f'{{"a": {_kinds(kinds)}, "b": {_kinds(other)}}}'
+        self.two = c.chance(15)
+        if self.two and len(self.items) > 1:
+            item += ", several_threads=True"
         return self.text.object("q", f'd.queue("q", capacity={self.capacity}, item={item})')
 
     # ------------------------------------------------------------ threads
@@ -96,7 +99,7 @@ class Soup:
             self._captured()
         kinds += ["setup"] * c.chance(15)
         self.producers = {c.one(range(live))} | ({0} if c.chance(20) else set())
-        self.consumer = c.one(range(live))
+        self.consumers = {c.one(range(live))} | ({c.one(range(live))} if self.queue and self.two else set())
         for i, kind in enumerate(kinds):
             self.at, self.kind, self.once = i, kind, set()
             tree, _ = self._body(c.one((2, 3, 4)), Known())
@@ -430,9 +433,9 @@ class Soup:
                 tree.append(Block('if d.choose("tag", ["a", "b"]) == "a":', puts[0], puts[1]))
             else:
                 tree += puts[0]
-            if self.at != self.consumer:
+            if self.at not in self.consumers:
                 return tree, known
-        if self.at == self.consumer and "get" not in self.once and self.kind != "setup":
+        if self.at in self.consumers and "get" not in self.once and self.kind != "setup":
             self.once.add("get")
             if c.chance(6):
                 name = self._fresh("item")

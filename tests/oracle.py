@@ -142,8 +142,18 @@ class Design(Composites):
         self._mine().frames[-1].append(tensor)
         return tensor
 
-    def _received(self, values: Any) -> tuple[Any, ...]:
-        return tuple(self._hold(Tensor(self, v.text)) if isinstance(v, Tensor) else v for v in values)
+    def _received(self, values: Any, where: str) -> tuple[Any, ...]:
+        """What comes out of a queue or cell: references of its own, and events of which the text does not say which they are."""
+        got: list[Any] = []
+        for position, value in enumerate(values):
+            if isinstance(value, Tensor):
+                value = self._hold(Tensor(self, value.text))
+            elif isinstance(value, Event):
+                value = Event(self, value.text)
+            if isinstance(value, (Tensor, Event)):
+                value.name = where if len(values) == 1 else f"{where}.{position}"
+            got.append(value)
+        return tuple(got)
 
     def _drop(self, frame: list[Tensor]) -> None:
         for tensor in frame:
@@ -192,7 +202,7 @@ class Design(Composites):
     def stream(
         self, name: str, depth: int | None = None, gpu: int | None = None, *, blocking: bool = False, several_threads: bool = False
     ) -> Stream:
-        if several_threads:
+        if several_threads and blocking:
             self._hooks.lock = self.lock("enqueuing beside the legacy stream")
         if blocking:
             self._hooks.blocking.append((name, self.default_stream(gpu).text))
@@ -216,8 +226,8 @@ class Design(Composites):
     def cursor(self, name: str, depth: int) -> Cursor:
         return Cursor(self, name, depth)
 
-    def queue(self, name: str, capacity: int, item: Any = ()) -> Queue:
-        return Queue(self, name, capacity, item)
+    def queue(self, name: str, capacity: int, item: Any = (), several_threads: bool = False) -> Queue:
+        return Queue(self, name, capacity, item, self.lock(f"getting from {name}") if several_threads else None)
 
     def pool(self, name: str, size: int, of: str = "device") -> Pool:
         return Pool(self, name, size, of)

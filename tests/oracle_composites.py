@@ -117,7 +117,8 @@ class Hooks:
 
 
 class Graph:
-    def __init__(self, design: Design, name: str, pool: Graph | None = None) -> None:
+    def __init__(self, design: Design, name: str, pool: Graph | None = None, several: bool = False) -> None:
+        self.lock = design.lock(f"launching {name}") if several else None
         self.d, self.name = design, name
         self.free: list[tuple[str, str, str | None]] = [] if pool is None else pool.free
         """Memory that captures of the pool gave back: its name, space and stream."""
@@ -212,6 +213,8 @@ class Graph:
         streams |= {name: f"{self.name} branch {k}" for k, name in enumerate(self.streams[1:])}
         events = {name: f"{self.name} edge {k}" for k, name in enumerate(self.events)}
         world = self.d.world
+        if self.lock is not None:
+            self.lock.acquire()
         self.d._hooks.replaying.add(threading.current_thread().name)
         world.do("StreamWaitEvent", here, f"{self.name} launched")
         for cell, alias in self.addresses.values():
@@ -231,6 +234,8 @@ class Graph:
                 given[-1] = False
             world.do(operation, *given)
         world.do("Record", f"{self.name} launched", here)
+        if self.lock is not None:
+            self.lock.release()
         self.d._hooks.replaying.discard(threading.current_thread().name)
 
 
@@ -263,8 +268,8 @@ class Streams:
 class Composites(Meetings):
     """Methods of the executing `Design`."""
 
-    def graph(self: Any, name: str, *, pool: Graph | None = None) -> Graph:
-        return Graph(self, name, pool)
+    def graph(self: Any, name: str, *, pool: Graph | None = None, several_threads: bool = False) -> Graph:
+        return Graph(self, name, pool, several_threads)
 
     def agent(self: Any, name: str, queues: int = 1) -> Agent:
         return Agent(self, name, queues)

@@ -369,7 +369,7 @@ class Meetings:
 
     def malloc_async(self: Any, name: str, *, bytes: int = 4096, stream: Any = None) -> Any:
         where = stream or self.current_stream()
-        pool = f"memory pool of {where.text}"
+        pool = f"memory pool of {where.text.partition(chr(91))[0]}"
         tensor = self.empty(name, bytes=bytes, stream=types.SimpleNamespace(text=pool, gpu=where.gpu))
         self.world.do("Launch", f"malloc {name}", where.text, (("w", tensor.text, False, "value"),), None, False)
         tensor.name = name

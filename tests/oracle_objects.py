@@ -312,8 +312,8 @@ def texts(values: Any) -> tuple[Any, ...]:
 
 
 class Queue:
-    def __init__(self, design: Design, name: str, capacity: int, items: Any) -> None:
-        self.d, self.name, self.capacity = design, name, capacity
+    def __init__(self, design: Design, name: str, capacity: int, items: Any, alone: Lock | None = None) -> None:
+        self.d, self.name, self.capacity, self.alone = design, name, capacity, alone
         self.tagged = isinstance(items, dict)
         self.items = items if self.tagged else {"": (items,) if isinstance(items, str) else tuple(items)}
         self.line: list[tuple[str, tuple[Any, ...]]] = []
@@ -328,15 +328,15 @@ class Queue:
         self.d.world.say("Put", self.name, tag, texts(values))
 
     def get(self) -> Any:
+        if self.alone is not None:
+            self.alone.acquire()
         self.d.world.step(lambda: bool(self.line))
         tag, values = self.line.pop(0)
         self.d.world.say("Get", self.name, tag, texts(values))
-        got = Item(self.d._received(values))
+        if self.alone is not None:
+            self.alone.release()
+        got = Item(self.d._received(values, f"{self.name}[{tag}]" if tag else self.name))
         got.tag = tag
-        where = f"{self.name}[{tag}]" if tag else self.name
-        for position, value in enumerate(got):
-            if isinstance(value, Tensor):
-                value.name = where if len(got) == 1 else f"{where}.{position}"
         return got[0] if not self.tagged and len(got) == 1 else got
 
     def _ask(self, what: str, operands: tuple[Any, ...], test: Callable[[], bool]) -> bool:
@@ -382,7 +382,7 @@ class Cell(Thing):
         if take:
             self.d._cells[self.text] = None
         self.d.world.say("CellGet", self.text, texts(values), take)
-        got = Item(self.d._received(values))
+        got = Item(self.d._received(values, self.text.partition("[")[0]))
         return got[0] if len(got) == 1 else got
 
     def take(self) -> Any:

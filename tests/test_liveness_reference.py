@@ -8,11 +8,18 @@ from collections.abc import Callable
 import pytest
 from fencepost.model import program as p
 from fencepost.proofs.liveness.search import Hang, search
+from fencepost.simulator.random_designs import stream
 
 from liveness_reference import Reference, TooMany, Unknown
-from random_hangs import hangs
+from random_hangs import conditions, hangs
 from random_meetings import meetings
 from random_programs import generate
+
+
+def platform(rng: random.Random) -> p.Program:
+    """A random design of the whole platform."""
+    return next(stream(rng.randrange(1_000_000), 1, family="platform"))[1]
+
 
 KINDS: dict[str, tuple[Callable[[random.Random], p.Program], int, int]] = {
     "host": (hangs, 120, 1_500),
@@ -20,6 +27,8 @@ KINDS: dict[str, tuple[Callable[[random.Random], p.Program], int, int]] = {
     "meetings": (lambda rng: hangs(rng, "meetings"), 40, 400),
     "ranks": (meetings, 30, 400),
     "engines": (generate, 40, 600),
+    "conditions": (conditions, 20, 400),
+    "platform": (platform, 25, 300),
 }
 """Kind -> (what makes a program, how many of them, states that the reference looks at)."""
 

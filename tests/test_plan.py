@@ -124,3 +124,18 @@ def test_15849_as_one_table(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     rows = [line for line in text.splitlines() if line.startswith("    w1 + w2 + w3")]
     assert len(rows) == 2 and all("proved" in line for line in rows)
     assert text.count("w2 implies w3") == 2 and all(len(line) <= 100 for line in text.splitlines())
+
+
+def test_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No name is broken at 80 columns: letters stand for hazards that do not fit, and a list says for which."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(ROOT)
+    assert run(["plan", "designs/tensorrt_llm.py", "--over", "w1,w2,prep_depth=1..2", "--jobs", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert {"  tensorrt_llm::dsv4_manager", "  b  WAR host_kv_cache_block_offsets", "  d  WAR scratch begin, end, slot"} <= set(lines)
+    (row,) = [line for line in lines if line.startswith("    no wait") and "refuted: a, b   " in line]
+    assert row.split() == ["no", "wait", "refuted:", "a,", "b", "refuted:", "b"]
+    assert run(["plan", "designs/vllm_v2.py::encoder_only", "--over", "events=1..2,depth=1..2", "--jobs", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "WAR write_indices" in text and "refuted" not in text  # it fits: no letters

@@ -28,7 +28,7 @@ def variant(target: str, label: str) -> p.Program:
 
 
 PUBLISHED = [
-    ("vllm#47644: an event around the preparation", "designs/vllm_v1.py::pipeline", "no guard without async", [(offer.HOST_NEW, "before write, a new event recorded behind copy input_ids pp0")]),
+    ("vllm#47644: an event around the preparation", "designs/vllm_v1.py::pipeline", "no guard without async", [(offer.HOST_NEW, "before write of worker pp0, a new event recorded behind copy input_ids pp0")]),
     ("vllm#48901: a wait on the early return", "designs/vllm_v1.py::pooling", "before vllm#48901", [(offer.SYNC, "main.synchronize() before write")]),
     ("vllm#34866: the dummy takes part in both ends", "designs/vllm_v1.py::async_scheduling", "before vllm#34866", [(offer.BOTH, "prepare_inputs_event.synchronize() before write, prepare_inputs_event.record() also behind")]),
     ("vllm#25279: the guard moves in front of the state update", "designs/vllm_v1.py::async_scheduling", "vllm#24527", [(offer.HOST, "prepare_inputs_event.synchronize() before write")]),
@@ -127,6 +127,133 @@ def test_additions_of_two_hazards() -> None:
     assert len(fresh.additions) == 2 and len({a.place for a in fresh.additions}) == 2
     # A device table that a kernel fills may hold more than one turn writes: it is never doubled behind one's back.
     assert not any("device" in a.text and a.family == offer.SLOT for one in found.repairs for a in one.additions)
+
+
+def line(text: str) -> str:
+    """`file:line` of the line of this file that holds the text, as reports name it."""
+    (found,) = [k for k, one in enumerate(Path(__file__).read_text().splitlines(), 1) if one.strip() == text]
+    return f"{Path(__file__).name}:{found}"
+
+
+def offered(found: object, family: str) -> list[tuple[str, str]]:
+    """(text, place) of the additions of all sets that consist of one family."""
+    return [(a.text, a.place) for one in found.repairs if {a.family for a in one.additions} == {family} for a in one.additions]  # type: ignore[attr-defined]
+
+
+def test_a_helper_that_several_calls_share() -> None:
+    """What is meant wherever the line runs is one addition at the line; what is meant of one call stands beside the call."""
+
+    def design() -> fp.Design:
+        d = fp.Design("helper")
+        one, two, device = d.pinned("one"), d.pinned("two"), d.device("device")
+        side = d.stream("side")
+
+        def send(source: fp.Tensor, part: str) -> None:
+            source.write()  # of both
+            device[part].copy_(source, non_blocking=True)  # of both
+
+        @d.loop("worker")
+        def step() -> None:
+            send(one, "a")  # the first
+            with side:
+                send(two, "b")  # the second
+            side.synchronize()
+
+        return d
+
+    found = repair(program_of(design, {}), most=12)
+    assert [h.name for h in found.hazards] == ["WAR one"]
+    assert offered(found, offer.FRESH)[0] == (
+        "copy one -> device, copy two -> device each read a fresh pinned snapshot of one, two",
+        line("device[part].copy_(source, non_blocking=True)  # of both"),
+    )
+    (text, place), *_ = offered(found, offer.HOST_NEW)
+    first = line('send(one, "a")  # the first')
+    assert f"recorded behind copy one -> device ({first})" in text
+    assert place == line("source.write()  # of both")
+    assert offered(found, offer.SYNC)[0] == ("default.synchronize() before write", line("source.write()  # of both"))
+
+
+def test_a_loop_of_one_line() -> None:
+    """What is meant of one round of a loop in the text says so; a snapshot is taken in every round."""
+
+    def design() -> fp.Design:
+        d = fp.Design("rounds")
+        pairs = [(d.pinned(f"host {i}"), d.device(f"device {i}")) for i in range(2)]
+
+        @d.loop("worker")
+        def step() -> None:
+            for host, device in pairs: host.write(); device.copy_(host, non_blocking=True)  # fmt: skip # noqa: E701, E702
+
+        return d
+
+    found = repair(program_of(design, {}), most=12)
+    (fresh,) = [one for one in found.repairs if one.additions[0].family == offer.FRESH]
+    assert [a.text for a in fresh.additions] == [
+        "copy host 0 -> device 0, copy host 1 -> device 1 each read a fresh pinned snapshot of host 0, host 1"
+    ]
+    texts = [text for text, _ in offered(found, offer.HOST_NEW)]
+    assert texts and all("; not for copy host " in text and text.endswith(" on the same line") for text in texts)
+
+
+def test_tokens_come_back_behind_an_event() -> None:
+    """The published fix of the arena: the chunk is tagged with an event that is recorded already."""
+    found = repair(variant("designs/cases/recycled_device_memory.py::case_19_onnxruntime_32342", "before: no tag"))
+    assert [(a.family, a.text) for a in found.repairs[0].additions] == [(offer.GIVEN, "chunk.give(chunk, after=used)")]
+    new = repair(variant("designs/cases/further.py::freetensor_566", "before"))
+    assert new.repairs[0].additions[0].text.startswith("buffer.give(buffer, after=reader done), a new event recorded behind consume")
+
+
+def test_what_nobody_can_write_is_not_offered() -> None:
+    """No record on the queue of an agent (S25 is of streams), nor on another GPU's stream; a new event is of its stream's GPU."""
+    found = repair(variant("designs/cases/destinations.py::case_25_torch_xpu_ops_4349", "before, copies on an engine"), most=12)
+    assert found.repairs and not any("recorded behind d2h" in a.text for one in found.repairs for a in one.additions)
+
+    def design() -> fp.Design:
+        d = fp.Design("two GPUs")
+        host, here, there = d.pinned("host"), d.device("here"), d.device("there", gpu=1)
+        other, done = d.stream("other", gpu=1), d.event("done")
+
+        @d.loop("worker")
+        def step() -> None:
+            done.synchronize()
+            host.write()
+            here.copy_(host, non_blocking=True)
+            done.record()
+            there.copy_(host, non_blocking=True, stream=other)
+
+        return d
+
+    found = repair(program_of(design, {}), most=12)
+    assert not any("done.record() also" in a.text and "reader" not in a.text for one in found.repairs for a in one.additions)
+    (new,) = [one for one in found.repairs if one.additions[0].family == offer.HOST_NEW]
+    assert [o.gpu for o in new.program.objects if isinstance(o, p.Event) and o.name == "reader done"] == [1]
+
+
+def test_offers_that_are_not_decided_are_told() -> None:
+    """Where nothing is found and an offer stayed open, the answer is open."""
+
+    def design() -> fp.Design:
+        d = fp.Design("rows")
+        rows, host, device = d.pool("row", size=2, of="row"), d.pinned("host", depth=2), d.device("device")
+        items = d.queue("items", capacity=1, item=(fp.HANDLE,))
+
+        @d.loop("producer")
+        def produce() -> None:
+            row = rows.take()
+            host[row].write()
+            items.put(row)
+
+        @d.loop("consumer")
+        def consume() -> None:
+            row = items.get()
+            device.copy_(host[row], non_blocking=True)
+            rows.give(row)
+
+        return d
+
+    found = repair(program_of(design, {}))
+    assert found.hazards and (found.repairs or found.open)
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -459,6 +459,53 @@ def test_why(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     assert "it may go while transfer_event.synchronize() (vllm_v1.py:127) stays" in text
 
 
+def test_why_a_record_covers_what_its_stream_waited_for(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work of another stream, through the wait that brings it, and through an event recorded in the same turn."""
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "designs/vllm_v2.py").read_text().splitlines()
+    at = next(n for n, one in enumerate(text, 1) if one.strip() == "copy_event.record(output_copy_stream)" and n > 100)
+    assert run(["why", f"designs/vllm_v2.py:{at}", "-k", "2 in flight, 2 slots: async scheduling, one stage", "--jobs", "1"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "covers launch sample (reads temperature[temperature slot]) (vllm_v2.py:278), through output_copy_stream.wait_stream(main pp0)" in said
+
+
+def test_many_alike_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits of which any one is enough, and rows that the same is said about, stand together; -v tells each for itself."""
+    monkeypatch.setenv("COLUMNS", "80")
+    text = textwrap.dedent("""
+        import fencepost as fp
+
+        def many() -> fp.Design:
+            d = fp.Design("many")
+            host, device, done = d.pinned("host"), d.device("device"), d.event("done")
+            items, others = d.queue("items", capacity=1), d.queue("others", capacity=1)
+
+            @d.loop("worker")
+            def step() -> None:
+                WAITS
+                host.write()
+                device.copy_(host, non_blocking=True)
+                done.record()
+                items.put()
+                others.put()
+
+            @d.loop("other")
+            def other() -> None:
+                items.get()
+                others.get()
+
+            return d
+    """)
+    (tmp_path / "many.py").write_text(text.replace("WAITS", ("\n" + " " * 8).join(["done.synchronize()"] * 5)))
+    assert run(["waits", str(tmp_path / "many.py"), "--jobs", "1"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count("any one of these 5 is enough, the others may go") == 1 and text.count("without all of them: WAR host") == 1
+    assert text.count("each: cost: nothing by itself") == 1 and text.count("waits for room") == 3
+    assert run(["waits", str(tmp_path / "many.py"), "--jobs", "1", "-v"]) == 0
+    assert capsys.readouterr().out.count("it may go while [") == 5
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

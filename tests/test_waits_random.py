@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import random
 from functools import partial
 
+import msgspec
 import pytest
 from fencepost.model import program as p
+from fencepost.model.answer import PROVED, UNKNOWN
+from fencepost.model.events import DesignError
+from fencepost.proofs import edits
+from fencepost.proofs.check import check
 from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.search import Budget
 from fencepost.proofs.waits import decide as decide_waits
-from fencepost.proofs.waits.catalogue import synchronisations, without
-from fencepost.proofs.waits.classify import NEEDED, waits
+from fencepost.proofs.waits.catalogue import Sync, operation, synchronisations, without
+from fencepost.proofs.waits.classify import CONDITIONAL, NEEDED, REDUNDANT, USELESS, waits
 from fencepost.proofs.waits.sufficient import joined, minimal_sufficient
+from fencepost.simulator import random_designs
 
 from random_oracle import decide, find_bad_run
 from random_programs import generate
 
 COUNT = 30
 """Programs of each of the two parts."""
+
+DESIGNS = 60
+"""Seeds of each family whose designs are asked about every subset of their waits."""
+
+FEW = Budget(states=4_000, seconds=4.0)
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -65,6 +78,73 @@ def test_the_whole_answer_is_that_of_its_locations(monkeypatch: pytest.MonkeyPat
         needed = [f.sync for f in answer.findings if f.kind == NEEDED]
         assert set(needed) == set.intersection(*(set(one) for one in answer.sets)), f"seed {seed}"
     assert compared["one set"] >= 10, compared
+
+
+FAMILIES = {"alone": 520_000, "meetings": 505_200, "platform": 530_000}
+"""Random designs: host threads and streams; ranks that meet; IPC, graphs, callbacks, device flags. With the first seed of each."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_classes_against_every_subset(family: str) -> None:
+    """Each subset of the edges taken away and checked as a design of its own gives the sets and classes that `waits` gives.
+
+    Some waits are written twice, so that one can stand in for the other.
+    """
+    compared: collections.Counter[str] = collections.Counter()
+    for seed in range(FAMILIES[family], FAMILIES[family] + DESIGNS):
+        try:
+            program = doubled(random_designs.generate(seed, family).program(), random.Random(seed))
+        except ValueError:
+            continue  # the language refuses it
+        syncs = synchronisations(program)
+        if not 2 <= len(syncs) <= 4:
+            continue
+        try:
+            answer = waits(program, details=False, seconds=20.0)
+        except DesignError:
+            continue
+        if answer.bad or answer.open or not answer.complete:
+            continue
+        verdicts = {gone: check(without(program, gone), explain=False, budget=FEW).verdict for gone in subsets(syncs)}
+        if UNKNOWN in verdicts.values():
+            continue
+        enough = [frozenset(range(len(syncs))) - {syncs.index(one) for one in gone} for gone, v in verdicts.items() if v == PROVED]
+        least = {one for one in enough if not any(other < one for other in enough)}
+        assert {frozenset(one) for one in answer.sets} == least, f"seed {seed}"
+        needed, some = frozenset.intersection(*least), frozenset[int]().union(*least)
+        for finding in answer.findings:
+            k = finding.sync
+            wanted = (NEEDED,) if k in needed else (CONDITIONAL,) if k in some else (REDUNDANT, USELESS)
+            assert finding.kind in wanted, f"seed {seed}"
+            compared[finding.kind] += 1
+            for other in finding.alternatives:
+                left = [(one - {k}) | set(other) for one in least if k in one]
+                assert all(any(fewer <= kept for fewer in least) for kept in left), f"seed {seed}"
+    assert compared[REDUNDANT] + compared[USELESS] >= 3 and compared, compared
+
+
+def subsets(syncs: list[Sync]) -> list[tuple[Sync, ...]]:
+    """All subsets, as what is taken away."""
+    return [gone for count in range(len(syncs) + 1) for gone in itertools.combinations(syncs, count)]
+
+
+def doubled(program: p.Program, rng: random.Random) -> p.Program:
+    """The program with one or two of its waits once more: at the same place, or elsewhere in the thread. Each node is a place."""
+    for _ in range(rng.choice((1, 2))):
+        waits_ = [s for s in synchronisations(program) if s.kind in ("host wait", "stream wait", "record_stream")]
+        if not waits_:
+            break
+        t, n = rng.choice(waits_).at
+        op = operation(program, (t, n))
+        named = [getattr(op, field) for field in op.__struct_fields__]
+        here = any(isinstance(x, p.Local) or (isinstance(x, p.Slot) and isinstance(x.index, p.Var)) for x in named)
+        others = [i for i, node in enumerate(program.threads[t].nodes) if isinstance(node, p.Do)]
+        program = edits.insert_after(program, t, n if here else rng.choice(others), op)
+    threads = [
+        msgspec.structs.replace(thread, nodes=tuple(msgspec.structs.replace(node, site=-1) for node in thread.nodes))
+        for thread in program.threads
+    ]
+    return msgspec.structs.replace(program, threads=tuple(threads), places=())
 
 
 def _safe(oracle: decide_waits.Oracle, at: Location, gone: frozenset[int]) -> bool | None:

@@ -24,7 +24,12 @@ class Process:
     def __init__(self, design: Design, name: str, gpu: int) -> None:
         self._design, self.name, self.gpu = design, name, gpu
 
+    def __repr__(self) -> str:
+        return f"<process {self.name!r}>"
+
     def __enter__(self) -> Process:
+        if self._design._recording is not None:
+            fail(f"process {self.name!r} is entered in a body; a thread is of one process: @d.loop(name, process=...)")
         self._design._processes.append(self)
         return self
 
@@ -82,7 +87,7 @@ class MaybeBlock:
         self._before, self._outside = ({}, {}) if recording.repeats else (_variables(), state_of(recording.tracer.body))
         self._advances, self._held = dict(recording.advances), recording.alive()
         self._memory = (dict(recording.counts), dict(recording.below))
-        self._locks = recording.locks()
+        self._locks, self._kept = recording.locks(), recording.remembered()
         recording.begin_maybe(p.Maybe(self._name))
         recording.frames.append(self._frame)
 
@@ -98,6 +103,7 @@ class MaybeBlock:
                     "or release it behind the block",
                     self._text,
                 )
+        recording.same_memory(self._kept, f"maybe {self._name!r}", self._text)
         recording.same_locks(self._locks, f"maybe {self._name!r}", "in a run without it", self._text)
         recording.end_maybe()
         recording.counts, recording.below = self._memory  # the same names and questions follow when it does not run

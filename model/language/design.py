@@ -413,7 +413,11 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         recording = self._running()
         reads, writes = objects.listed(reads), objects.listed(writes)
         found = objects.accesses(reads, writes, recording)
-        where = self._stream(stream or self._current(*objects.tensors(reads, writes)), recording)
+        tensors = objects.tensors(reads, writes)
+        where = self._stream(stream or self._current(*tensors), recording)
+        thing = self._objects[where.id]
+        if not isinstance(thing, p.Stream) or not thing.is_agent:
+            objects.reachable(tensors, f"kernel {name!r}")
         recording.do(p.Launch(name, where, found, objects._time(time)))
 
     def host(self, name: str, reads: Accesses = (), writes: Accesses = (), *, time: float | None = None) -> None:
@@ -446,6 +450,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         """cudaMemsetAsync (S39)."""
         recording = self._running()
         objects._memory(dst, "memset")
+        objects.reachable((dst,), "memset")
         recording.do(p.Memset(dst._operand(recording), self._stream(stream, recording), objects._time(time)))
 
     def synchronize(self, gpu: int | None = None, *, time: float | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -12,8 +13,8 @@ from typing import Any, NoReturn, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OWN = os.path.dirname(os.path.realpath(__file__)) + os.sep
-own_files: dict[str, bool] = {}
-"""Source files seen so far, by whether they are the language's own."""
+own_files: dict[str, bool] = {contextlib.__file__: True}
+"""Source files seen so far, by whether they are the language's own; what calls a user's context manager is nobody's text either."""
 
 
 class DesignError(ValueError):
@@ -30,6 +31,11 @@ def is_own(filename: str) -> bool:
     if known is None:
         known = own_files[filename] = os.path.realpath(filename).startswith(_OWN)
     return known
+
+
+def in_language(filename: str) -> bool:
+    """Whether a source file is one of the language itself."""
+    return is_own(filename) and filename != contextlib.__file__
 
 
 def user_frame() -> FrameType | None:

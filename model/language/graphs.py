@@ -56,6 +56,8 @@ class Graph(Fixed):
         """What happened to the pool's memory: of this graph, and of those that share the pool."""
         self._late: list[_Block] = []
         self._noted: set[int] = set()
+        self._views: dict[int, tuple[int, bool]] = {}
+        """Locals that are views -> of which lasting memory, and whether they hold it."""
         self._nodes: list[Any] | None = None
         self._origin: p.Operand | None = None
         self._branches: dict[p.Operand, int] = {}
@@ -84,7 +86,7 @@ class Graph(Fixed):
         self._branches, self._events, self._cells = {}, {}, {}
         self._known, self._length, self._recorded = {origin: {}}, {origin: 0}, {}
         self._blocks[:] = [one for one in self._blocks if one.graph != self._name]  # the body runs again
-        self._late, self._noted = [], set()
+        self._late, self._noted, self._views = [], set(), {}
         self._homes, self._callbacks = {}, []
 
     def _home_of(self, stream: p.Operand) -> int:
@@ -104,9 +106,14 @@ class Graph(Fixed):
             return False  # the host's own wait on a word in memory is no CUDA call
         if isinstance(operation, _SYNCHRONISING) or (isinstance(operation, p.Copy) and not operation.non_blocking):
             fail(f"graph {self._name!r}: the host cannot wait during a capture (S99); move the wait out of `with capture()`")
+        if isinstance(operation, p.View):
+            of = self._of(operation.base)
+            if of is not None:
+                self._views[operation.local] = (of[0], of[1] and operation.held)
         if isinstance(operation, p.RecordStream):
-            if isinstance(operation.block, p.Obj):
-                self._noted.add(operation.block.id)
+            of = self._of(operation.block)
+            if of is not None:
+                self._noted.add(of[0])
             return True  # uses recorded during a capture are discarded (S74)
         if isinstance(operation, (p.StreamWaitEvent, p.WaitStream)):
             return self._order(operation)
@@ -151,6 +158,10 @@ class Graph(Fixed):
         assert self._nodes is not None
         self._nodes.append(operation)
         return True
+
+    def _of(self, operand: p.Operand) -> tuple[int, bool] | None:
+        """Which lasting memory an operand is or is a view of, and whether it holds it."""
+        return (operand.id, True) if isinstance(operand, p.Obj) else self._views.get(operand.id) if isinstance(operand, p.Local) else None
 
     def _unpinned(self, operand: Any) -> bool:
         thing = self._design._objects[operand.id] if isinstance(operand, (p.Obj, p.Slot)) else None
@@ -336,6 +347,9 @@ class PrivateMemory(Tensor):
             fail(f"{self._name!r} is memory of graph {graph._name!r}; it is released inside the capture, or stays the graph's for ever")
         if self._released:
             fail(f"{self._name!r} is released twice; release it once")
+        for _, life in recording.alive():
+            if graph._views.get(life.local) == (self._id, True):
+                fail(f"{self._name!r} is released while {life.name!r} refers to it too, so its block is not free; release that first")
         self._released = True
         held = self._id in graph._noted
         (graph._late if held else graph._blocks).append(self._block._replace(free=True))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
+import sys
 from collections.abc import Iterator
-from types import TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 from fencepost.model import program as p
@@ -100,6 +102,7 @@ def _receive(
         name = where if len(wanted) == 1 else f"{where}.{position}"
         depth = key if kind in (p.INDEX, p.HANDLE) else None
         life = recording.local(name, kind, key, depth)
+        life.received = True
         numbers.append(life.local)
         if kind == p.EVENT:
             values.append(Event(design, name, life=life))
@@ -140,21 +143,26 @@ def _seen(recording: Recording) -> dict[Any, Any]:
     return found
 
 
-_KEEPS = {"LIST_APPEND", "SET_ADD", "MAP_ADD"}
-"""What comprehensions do with what they made, where no variable shows it."""
+def _by_for(frame: FrameType) -> bool:
+    """Whether a call is what a `for` statement goes through, so that nothing hidden keeps count of what it gives.
+
+    In a generator that yields in the loop, also whether a `for` or `yield from` goes through that, as far as it can be told now.
+    """
+    code = frame.f_code
+    behind = [step for step in _steps(code) if step.offset > frame.f_lasti][:2]
+    if [step.opname for step in behind] != ["GET_ITER", "FOR_ITER"]:
+        return False
+    loop = range(behind[1].offset, behind[1].argval)
+    if not code.co_flags & inspect.CO_GENERATOR or not any(s.offset in loop and s.opname in ("YIELD_VALUE", "YIELD_FROM", "SEND") for s in _steps(code)):
+        return True
+    resumed = frame.f_back
+    at = [step.opname for step in _steps(resumed.f_code) if step.offset <= resumed.f_lasti] if resumed is not None else []
+    return bool(at) and at[-1] in ("FOR_ITER", "SEND", "YIELD_FROM")
 
 
-def _by_for() -> bool:
-    """Whether it is the head of a `for` statement that wants the next item of a drain: nothing hidden is kept from one to the next."""
-    for frame in reversed(user_frames()):
-        code = frame.f_code
-        if dis.opname[code.co_code[frame.f_lasti]] != "FOR_ITER" or code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>"):
-            return False
-        if any(dis.opname[step] in _KEEPS for step in code.co_code[::2]):
-            return False
-        if not code.co_flags & inspect.CO_GENERATOR:
-            return True
-    return True
+@functools.lru_cache(maxsize=256)
+def _steps(code: CodeType) -> tuple[dis.Instruction, ...]:
+    return tuple(step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG", "NOT_TAKEN", "NOP"))
 
 
 class Queue(Fixed):
@@ -269,17 +277,21 @@ class Queue(Fixed):
 
         The look whether there is one and its get are two steps, as in `while not q.empty(): q.get()`: another thread's get may come
         between, and then this one waits."""
+        if not _by_for(sys._getframe(1)):
+            fail(f"{self._name!r}.drain() is given to something that may keep count of its items; write `for item in {self._name}.drain():`")
+        return self._drained()
+
+    def _drained(self) -> Iterator[Any]:
         recording = self._design._running()
         self._design._own(self)
         memory = (dict(recording.counts), dict(recording.choices), dict(recording.below))
         depth, visit = recording.drains, 0
         before: dict[Any, Any] = {}
-        locks = recording.locks()
+        locks, kept = recording.locks(), recording.remembered()
         while True:
             recording.counts, recording.choices, recording.below = (dict(kept) for kept in memory)  # type: ignore[assignment]
+            recording.same_memory(kept, f"an iteration of the drain loop over {self._name!r}")
             recording.same_locks(locks, f"an iteration of the drain loop over {self._name!r}", "or be held twice")
-            if not _by_for():
-                fail(f"{self._name!r}.drain() is given to something that may keep count of its items; write `for item in q.drain():`")
             seen = _seen(recording) if visit < 2 or not recording.repeats else {}
             if visit == 2 and not recording.repeats:
                 for key, value in seen.items():

@@ -207,7 +207,8 @@ class Handle:
             fail(f"{self!r} cannot be compared with {other!r}; which token it is is not known: ask with d.choose")
         return self is other
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        fail(f"{self!r} may be the same as another; it is no key and no element of a set")
 
     def _resolve(self, recording: Recording) -> p.Index:
         return p.Var(self._life.check(recording))

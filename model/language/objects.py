@@ -47,6 +47,27 @@ class Referent(Fixed):
         """The name that the design gives it."""
         return self._name
 
+    def __iter__(self) -> Iterator[Any]:
+        if self._depth is not None and self._index is None:
+            fail(f"{self._name!r} is a ring; go through its slots by number: for i in range({self._depth})")
+        if self._what == "memory" and (self._life is None or not self._life.received):
+            fail(f"memory {self._name!r} cannot be iterated; name its parts: {self._name}[0:64]")
+        fail(f"{self!r} is one value; use it without * and without a loop")
+
+    def __eq__(self, other: object) -> bool:
+        if other is not self and other is not None and self._unknown(other):
+            fail(f"whether {self!r} is {other!r} is not known, as it came out of a queue or cell; ask with d.choose")
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        if self._unknown(None):
+            fail(f"{self!r} came out of a queue or cell and may be the same as another; it is no key and no element of a set")
+        return object.__hash__(self)
+
+    def _unknown(self, other: object) -> bool:
+        """Whether one of two was received."""
+        return any(isinstance(x, Referent) and x._life is not None and x._life.received for x in (self, other))
+
     def _slot(self, key: Any) -> int | Index | Handle:
         """The checked index of one slot of this ring."""
         depth = self._depth
@@ -113,11 +134,6 @@ class Tensor(Referent):
         return Tensor(
             self._design, self._name, self._space, self._id, self._depth, self._index, self._life, part, self._pool
         )
-
-    def __iter__(self) -> Iterator[Tensor]:
-        if self._depth is not None and self._index is None:
-            fail(f"{self._name!r} is a ring; go through its slots by number: for i in range({self._depth})")
-        fail(f"memory {self._name!r} cannot be iterated; name its parts: {self._name}[0:64]")
 
     def __len__(self) -> int:
         if self._depth is not None and self._index is None:
@@ -498,6 +514,13 @@ def _enqueues(what: str, recording: Recording, *sides: Tensor) -> bool:
             "where a capture or a blocking stream (S11) makes it matter; copy between it and memory that the design names"
         )
     return "" in spaces
+
+
+def reachable(given: Iterable[Tensor], what: str) -> None:
+    """Refuse what a GPU cannot address: pageable memory."""
+    for x in given:
+        if x._space == "pageable":
+            fail(f"{what} cannot access pageable memory {x.name!r}; use d.pinned or d.managed, or a copy")
 
 
 def _memory(x: object, where: str) -> None:

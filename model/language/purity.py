@@ -25,7 +25,7 @@ from types import (
 from typing import Any
 from weakref import ReferenceType
 
-from fencepost.model.language.errors import is_own
+from fencepost.model.language.errors import in_language
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 _EXACTLY = frozenset(_PLAIN)
@@ -85,7 +85,7 @@ def _function(function: Any, found: dict[str, Any], known: Known, seen: set[int]
     if isinstance(function, MethodType):
         found.setdefault("self", fingerprint(function.__self__, known))
     function = unbound(function)
-    if function is None or id(function) in seen or is_own(function.__code__.co_filename):
+    if function is None or id(function) in seen or in_language(function.__code__.co_filename):
         return
     seen.add(id(function))
     known.setdefault(id(function), (function, id(function)))  # told below, variable by variable
@@ -215,7 +215,7 @@ def _looked_at(value: Any, kind: type, known: Known, depth: int) -> Any:
     elif isinstance(value, _PLAIN):
         content = repr(value)
     elif isinstance(value, FunctionType):
-        return (id(value), () if is_own(value.__code__.co_filename) else tuple((name, below(one)) for name, one in _behind(value)))
+        return (id(value), () if in_language(value.__code__.co_filename) else tuple((name, below(one)) for name, one in _behind(value)))
     elif isinstance(value, type):
         return (id(value), *((name, below(one)) for name, one in _of_class(value)))
     elif _home(kind).partition(".")[0] == "logging":

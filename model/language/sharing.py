@@ -27,9 +27,9 @@ class Condition(Fixed):
 
     `wait` lets go of the lock, waits for a `notify` that comes later, and takes the lock again. A `notify` with nobody waiting is
     lost. Which of several waiting threads goes on is open, but with `fifo=True` it is the one that waits longest (as in CPython,
-    which does not promise it). Nobody wakes up unless notified, so a body that tests before it
-    waits (`if`) and one that tests again (`while`) are the same here: missed are the bugs of the first on platforms
-    with spurious wake-ups.
+    which does not promise it). Nobody wakes up unless notified: bugs of a body that relies on that are missed on platforms with
+    spurious wake-ups. But another thread may take, before the woken one has the lock again, what it was woken for. So
+    it tests again: `while c.empty(): cv.wait()` is written `if c.empty(): cv.wait(); return`, and the next turn tests.
     """
 
     def __init__(self, design: Design, name: str, lock: Lock, places: tuple[tuple[Queue, Queue], ...], fifo: bool = False) -> None:
@@ -189,6 +189,7 @@ class _Opened:
         self._lives: list[Life] = []
         self.shared = False
         """Whether others may have the same storage open."""
+        design._running().kept.append(("imported memory", lambda: self.handed_over))
 
     def tensor(self, x: Tensor) -> Imported:
         """The same tensor, as one of this storage."""
@@ -205,12 +206,16 @@ class _Opened:
         frame.endings.append(lambda site: self._scope_ends(frame, life, site))
         return self.tensor(x)
 
+    @property
+    def handed_over(self) -> bool:
+        """Whether a reference to it may live on elsewhere."""
+        return self.shared or any(other is None for life in self._lives for _, other in life.others)
+
     def ends_with(self, ending: list[Life]) -> bool:
         """Whether these refer to the storage, and nothing does any more when they have ended."""
         if not set(ending) & set(self._lives):
             return False  # raw pointers
-        handed_over = self.shared or any(other is None for life in self._lives for _, other in life.others)
-        return not handed_over and all(life.dead is not None or life in ending for life in self._lives)
+        return not self.handed_over and all(life.dead is not None or life in ending for life in self._lives)
 
     def _scope_ends(self, frame: Frame, life: Life, site: int | None) -> None:
         left = [one for one in self._lives if one.dead is None and one in frame.held]

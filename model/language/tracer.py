@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
 from fencepost.model import program as p
 from fencepost.model.language import impure
 from fencepost.model.language.errors import fail, is_own, own_files, raised, shown
@@ -59,11 +60,18 @@ LocalKey = tuple[str, str, int, str, Any, "int | None"]
 """Name, kind, occurrence, origin (where it comes from), depth or what decides it, pool."""
 
 
+_CACHE = 0
+"""The opcode of a cache entry, from Python 3.11 on."""
+_BEHIND = sys.version_info >= (3, 12)
+"""Whether a frame that goes through a generator may be said to be at the instruction or behind it, as it was specialised or not."""
+
+
 class Sites:
     """Numbers the places of operations in the text in order of first appearance."""
 
     def __init__(self) -> None:
         self._known: dict[SiteKey, int] = {}
+        self._calls: dict[tuple[int, int], tuple[int, int]] = {}
         self._keep: list[CodeType] = []
         self.frames: list[tuple[tuple[str, int, str], ...]] = []
         """For each site file, line and function of the user's frames, from the body down."""
@@ -81,7 +89,7 @@ class Sites:
             if own is None:
                 own = is_own(code.co_filename)
             if not own:
-                key.append((id(code), frame.f_lasti))
+                key.append((id(code), frame.f_lasti) if not _BEHIND else self._call(code, frame.f_lasti))
                 users.append(frame)
             frame = frame.f_back
         site = self._known.get(tuple(key))
@@ -90,6 +98,17 @@ class Sites:
             found = [(user.f_code.co_filename, user.f_lineno, user.f_code.co_name) for user in reversed(users)]
             site = self._enter(tuple(key), tuple(found))
         return site
+
+    def _call(self, code: CodeType, last: int) -> tuple[int, int]:
+        """The instruction that a frame is at, where the interpreter may say one of the cache entries behind it."""
+        found = self._calls.get((id(code), last))
+        if found is None:
+            text, at = code.co_code, last
+            while at > 0 and text[at] == _CACHE:
+                at -= 2
+            found = self._calls[id(code), last] = (id(code), at)
+            self._keep.append(code)
+        return found
 
     def end_of(self, body: Callable[..., Any], first: bool = False) -> int:
         """The site of what happens when the body's frame is gone: its last line; or (`first`) before it is there."""
@@ -118,7 +137,7 @@ class Sites:
 class Life:
     """One value made or received in a turn: which local it is, and why it can no longer be used."""
 
-    __slots__ = ("bytes", "dead", "gpu", "interprocess", "kind", "local", "name", "others", "recording")
+    __slots__ = ("bytes", "dead", "gpu", "interprocess", "kind", "local", "name", "others", "received", "recording")
 
     def __init__(self, recording: Recording, local: int, kind: str, name: str) -> None:
         self.recording, self.local, self.kind, self.name = recording, local, kind, name
@@ -127,6 +146,8 @@ class Life:
         self.others: list[tuple[str, Life | None]] = []
         """What else refers to the same bytes, in words; None where it is out of this turn's hands."""
         self.gpu: int | None = None
+        self.received = False
+        """Whether it came out of a queue or cell: it may be the same as any other."""
         self.interprocess = True
         """Of an event that is made here: whether another process may get it."""
         self.bytes: int | None = None
@@ -191,6 +212,8 @@ class Recording:
         self._ordering = self._calling = False
         self.held: dict[int, int] = {}
         """How often each lock was taken in this turn and not given back."""
+        self.kept: list[tuple[str, Callable[[], Any]]] = []
+        """What the language itself remembers of values of this turn: what of, and a snapshot of it."""
         self.ahead: dict[tuple[str, str], int] = {}
         """How often each (communicator, rank) came in this turn and has not waited."""
 
@@ -210,9 +233,8 @@ class Recording:
             fail(f"callback {self.tracer.name!r}: a host function may not call CUDA (S104); hand the work to a thread of its own")
         if self.tracer.design._one_call and enqueues and not self._calling and not isinstance(operation, NO_ITEM):
             stream = getattr(operation, "stream", None)
-            if stream is not None and stream.id in self.tracer.design._one_call:
-                with self.as_one_call("", stream):
-                    self.do(operation, again, enqueues)
+            if stream is not None and stream.id in self.tracer.design._one_call and self.tracer.kind != "setup":
+                self._do_alone(operation, stream, again)
                 return
         lock: int | None = None
         if self.tracer.design._blocking and enqueues and not self._ordering:
@@ -225,23 +247,26 @@ class Recording:
             with self.implied():
                 self._take_down(p.Unlock(lock))
 
-    @contextmanager
-    def as_one_call(self, what: str, stream: p.Operand) -> Iterator[None]:
-        """What is enqueued on the stream meanwhile is one call: no other thread's items come between (S2, S93, S103)."""
+    def _do_alone(self, operation: p.Operation, stream: p.Operand, again: bool) -> None:
+        """Enqueue on a stream on which each call is one step; a call that also waits does so when it has enqueued."""
+        waits = isinstance(operation, p.Item) or (isinstance(operation, p.Copy) and not operation.non_blocking)
+        enqueued = operation
+        if isinstance(operation, p.Item):
+            enqueued = p.Launch("item", stream, (p.Access(operation.src, "r", False, operation.harm),), operation.time, False)
+        elif isinstance(operation, p.Copy):
+            enqueued = msgspec.structs.replace(operation, non_blocking=True)
+        with self.as_one_call("", stream):
+            self.do(enqueued, again)
+        if waits:
+            with self.implied():
+                self._take_down(p.StreamSync(stream))
+
+    def as_one_call(self, what: str, stream: p.Operand) -> OneCall:
+        """What is enqueued on the stream in `with` is one call: no other thread's items come between (S2, S93, S103)."""
         design = self.tracer.design
         if what and self.tracer.kind != "setup" and (self.tracer.name, what) not in design._long_calls.setdefault(stream.id, []):
             design._long_calls[stream.id].append((self.tracer.name, what))
-        if stream.id not in design._one_call or self.tracer.kind == "setup":
-            yield
-            return
-        lock = design._made(p.Lock(f"enqueuing on {design._objects[stream.id].name}"))
-        with self.implied():
-            self._take_down(p.Acquire(lock, False))
-        self._calling = True
-        yield
-        self._calling = False
-        with self.implied():
-            self._take_down(p.Unlock(lock))
+        return OneCall(self, stream.id if stream.id in design._one_call and self.tracer.kind != "setup" else None)
 
     def _take_down(self, operation: p.Operation) -> None:
         self.step()
@@ -330,6 +355,16 @@ class Recording:
                 does, does_not = ("takes", "gives it back") if change > 0 else ("gives back", "takes it")
                 fail(f"{what} {does} lock {thing.name!r} and {does_not} outside of it, where it may not be held {otherwise}; do both in it", place)
 
+    def remembered(self) -> list[tuple[str, Any]]:
+        """Snapshots of what the language remembers."""
+        return [(what, look()) for what, look in self.kept]
+
+    def same_memory(self, before: list[tuple[str, Any]], block: str, place: str | None = None) -> None:
+        """Raise `DesignError` where a block hands over or ends what is decided about again outside of it."""
+        for (what, then), (_, look) in zip(before, self.kept, strict=False):
+            if then != look():
+                fail(f"{block} hands over or ends {what}, which is made outside of it; ask with d.choose instead", place)
+
     def alive(self) -> list[tuple[Frame, Life]]:
         """What the open scopes hold."""
         return [(frame, life) for frame in self.frames for life in frame.held if life.dead is None]
@@ -402,7 +437,7 @@ class Recording:
         if at >= MAX_QUESTIONS:
             fail(
                 f"more than {MAX_QUESTIONS} questions in one turn of {self.tracer.name!r}; a body that polls until "
-                "something holds never ends: wait with an operation, use drain(), or end the turn and ask in the next"
+                "something holds never ends: wait with an operation, use drain(), or end the turn (also after a condition's wait) and ask in the next"
             )
         answer = self.prefix[at] if at < len(self.prefix) else 0
         if answer >= options:
@@ -410,6 +445,33 @@ class Recording:
         self.path.append((answer, options))
         self.asked_at.append(len(self.entries))
         return answer
+
+
+class OneCall:
+    """A lock around what is one call, on streams on which others enqueue, too; it orders nothing.
+
+    Locks and waits are taken down here and not in a generator: the frames of `contextlib` would count as the user's.
+    """
+
+    def __init__(self, recording: Recording, stream: int | None) -> None:
+        self._recording, self._stream = recording, stream
+
+    def _lock(self, stream: int, kind: type[p.Acquire] | type[p.Unlock]) -> None:
+        design = self._recording.tracer.design
+        lock = design._made(p.Lock(f"enqueuing on {design._objects[stream].name}"))
+        with self._recording.implied():
+            self._recording._take_down(p.Acquire(lock, False) if kind is p.Acquire else p.Unlock(lock))
+
+    def __enter__(self) -> None:
+        if self._stream is not None:
+            self._lock(self._stream, p.Acquire)
+            self._recording._calling = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._stream is not None:
+            self._recording._calling = False
+            if error is None:
+                self._lock(self._stream, p.Unlock)
 
 
 class Tracer:

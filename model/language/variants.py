@@ -75,6 +75,8 @@ def variant(
             fail(f"variant {label!r}: no {what} named {name!r}; there are: {', '.join(known)}")
     if verdict == MASKED and environment is None:
         fail(f"variant {label!r} is fp.MASKED on the bare platform; name the environment= that masks it")
+    if not isinstance(never, (str, tuple, list)):
+        fail(f"variant {label!r}: never={never!r}; it is a tuple of names of operations")
     if isinstance(never, str):
         fail(f"variant {label!r}: never={never!r} is text; write never=({never!r},)")
     made = Variant(

@@ -24,6 +24,7 @@ class Work(Fixed):
         self._open = bool(held)
         if held:
             recording = group._design._running()
+            recording.kept.append((f"the work of {what}", lambda: (self._open, len(self._held))))
             frame = next(f for f in reversed(recording.frames) if f.kind != "scope")
             if stream is not None:
                 frame.endings.append(self._abandoned)

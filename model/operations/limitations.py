@@ -42,13 +42,13 @@ LIMITATIONS = (
                ("S92",)),
     Limitation("the legacy default stream and a blocking stream used by two threads, unless several_threads=True makes each call one step",
                REFUSED, ("S11",)),
-    Limitation("such a step of several_threads=True includes the wait of a blocking call, so that a hang which needs another thread to "
-               "enqueue meanwhile is told", ALARM, ("S11",)),
+    Limitation("such a step of several_threads=True beside the legacy stream includes the wait of a blocking call, so that a hang which needs "
+               "another thread to enqueue meanwhile is told", ALARM, ("S11",)),
     Limitation("host functions may be serialised with each other; that is no edge", ALARM, ("S104",)),
     Limitation("a callback that several threads launch, or that is launched on a ring of streams", REFUSED, ("S103",)),
     Limitation("by default a sender or root does not wait for its receivers; hangs that only such a protocol shows need "
                'protocol="rendezvous"', MISSED, ("S131",)),
-    Limitation("that a rank had to wait for room in a communicator (`capacity=`) orders nothing", ALARM, ("S131",)),
+    Limitation('that a rank had to wait for room in a communicator (`capacity=`, or `protocol="rendezvous"`) orders nothing', ALARM, ("S131",)),
     Limitation("calls of one communicator that differ and need nothing from each other (a reduce here, a broadcast from the "
                "same root there) are noticed at the next call between the two ranks", MISSED, ("S130",)),
     Limitation("one communicator that two threads drive, unless several_threads=True has their calls checked", REFUSED, ("S133",)),

@@ -77,6 +77,10 @@ class Flags:
         """Whether it is kept what a query of the stream says."""
         return _id(stream) in self._calls
 
+    def asked(self) -> list[tuple[str, Any]]:
+        """What decides the answers of queries, as slicing names it: ("stream", object) and ("event", place)."""
+        return [*(("stream", stream) for stream in self._calls), *(("event", at) for at in self._events if at[0] in ("object", "local"))]
+
     # ------------------------------------------------------------ closing
 
     def _travels(self, t: int, effect: e.Effect) -> None:

@@ -37,7 +37,7 @@ class Setting:
         self.platform = platform
         self.environment = environment
         same = like is not None and like.environment.one_queue == environment.one_queue
-        self.layout = like.layout if like is not None and same else Layout(program, environment)
+        self.layout: Layout = like.layout if like is not None and same else Layout(program, environment)
         self.lowered: dict[tuple[int, int], tuple[Effect, ...]] = {}
         for t, thread in enumerate(program.threads):
             context = Context(program, thread, platform, environment)
@@ -48,9 +48,9 @@ class Setting:
         self.flags = Flags(program, self.lowered, environment.one_queue) if self.queries and not self.layout.meets else None
         """What is kept for queries; None where nothing is or, in designs in which streams meet, all is."""
         self._slicer: Slicer | None = None
-        self.driven = driven(program) if like is None else like.driven
-        self.circles = [circles(thread) for thread in program.threads] if like is None else like.circles
-        self.flow = Flow(program) if like is None else like.flow
+        self.driven: list[bool] = driven(program) if like is None else like.driven
+        self.circles: list[set[int]] = [circles(thread) for thread in program.threads] if like is None else like.circles
+        self.flow: Flow = Flow(program) if like is None else like.flow
         self._positions: Positions | None = None
         self._layouts: dict[frozenset[Source], Layout] = {}
         """The layouts of searches that keep only some positions."""
@@ -62,20 +62,20 @@ class Setting:
             from fencepost.proofs.explore.meetings import Meetings
 
             self.meetings = Meetings(program, self.layout, self.lowered, environment)
-        self.cursors = like.cursors if like is not None else {
+        self.cursors: dict[tuple[int, int], frozenset[Source]] = like.cursors if like is not None else {
             (t, i): frozenset(("cursor", n.cursor) for n in walk(node) if isinstance(n, p.Last))
             for t, thread in enumerate(program.threads)
             for i, node in enumerate(thread.nodes)
         } if self.layout.has_last else {}
         """The cursors that each node looks at (none that is left out looks at any)."""
-        self.shared_cursor = _shared_cursor(program, self.layout) if like is None else like.shared_cursor
+        self.shared_cursor: str | None = _shared_cursor(program, self.layout) if like is None else like.shared_cursor
         """A cursor whose order between threads no edge gives, with the names of the threads; or None."""
 
     @property
     def slicer(self) -> Slicer:
         """What each operation depends on."""
         if self._slicer is None:
-            self._slicer = Slicer(self.program, self.lowered)
+            self._slicer = Slicer(self.program, self.lowered, self.flags)
         return self._slicer
 
     def device(self) -> Device | None:

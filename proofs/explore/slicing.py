@@ -6,6 +6,8 @@ alone waits on. Every bit that `s` or such an event ever carries came from T at 
 own bit, and joining it into T, or into a stream through a call of T, adds nothing. An event that is recorded on a
 stream that matters keeps *all* its records: dropping an overwrite would keep a stale capture alive.
 
+What a query may answer follows from the flags of some events and streams (flags.py), which all matter, location or not.
+
 An operation on a local matters only where the local may refer to the location's bytes (flow.py). Without a location nothing is
 ever guessed, so no bit is ever set: of control alone is left what waits, tests and hands over.
 """
@@ -20,6 +22,7 @@ from fencepost.model import program as p
 from fencepost.proofs.explore.locations import Location
 
 if TYPE_CHECKING:
+    from fencepost.proofs.explore.flags import Flags
     from fencepost.proofs.explore.setting import Setting
 
 Key = Any
@@ -32,8 +35,8 @@ Source = tuple[str, Any]
 def dropped(setting: Setting, location: Location | None) -> list[set[int]]:
     """For each thread the `Do` nodes that may be passed over."""
     result: list[set[int]] = [set() for _ in setting.program.threads]
-    if setting.queries:
-        return result  # what a query may answer depends on every capture; and streams that share a queue carry each other's bits
+    if setting.environment.one_queue or (setting.queries and setting.flags is None):
+        return result  # streams that share a queue carry each other's bits; what is pending may decide what a query answers
     return setting.slicer.dropped(location, setting.flow.holders(location) if location is not None else ())
 
 
@@ -50,7 +53,8 @@ def _touched(t: int, accesses: Iterable[p.Access]) -> Iterator[Source]:
 class Slicer:
     """What each operation depends on, gathered once per program; a location then costs only what it keeps."""
 
-    def __init__(self, program: p.Program, lowered: dict[Node, tuple[e.Effect, ...]]) -> None:
+    def __init__(self, program: p.Program, lowered: dict[Node, tuple[e.Effect, ...]], flags: Flags | None = None) -> None:
+        """`flags`: what decides the answers of queries, if there are any."""
         self.threads: list[set[int]] = [set() for _ in program.threads]
         """The `Do` nodes of each thread."""
         self.always: set[Node] = set()
@@ -65,7 +69,10 @@ class Slicer:
             for effect in effects:
                 self._needs((t, i), t, effect)
         self._relations(program, [(t, effect) for (t, _), effects in lowered.items() for effect in effects])
-        self.base = self._closed(self.roots)
+        asked = set(flags.asked()) if flags is not None else set()
+        self.control = self._closed(asked)
+        """What matters without a location."""
+        self.base = self._closed(self.roots | asked)
 
     def _needs(self, node: Node, t: int, effect: e.Effect) -> None:
         """An effect changes something that is looked at iff one of its sources matters."""
@@ -158,7 +165,7 @@ class Slicer:
         if location is not None and location.kind == "memory":
             start.add(("memory", location.id))
         kept = set(self.always)
-        for source in self._closed(start, self.base) if location is not None or self.meets else ():
+        for source in self._closed(start, self.base) if location is not None or self.meets else self.control:
             kept |= self.kept_by.get(source, set())
         result = [nodes.copy() for nodes in self.threads]
         for t, i in kept:

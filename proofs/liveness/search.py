@@ -80,6 +80,13 @@ def search(program: p.Program, limit: int = STATES) -> Liveness:
     is searched first; only a hang, which needs its run, is searched for in the program itself.
     """
     if follows_device(program):
+        if len(program.threads) == 1 and not meets(program):
+            # Nobody else could end its wait, so it hangs where it cannot move; and it comes to no more states than where
+            # every query may go either way.
+            small = reduced(program)
+            free = _search(small, limit, True, Semantics(small, alone=True))
+            if free.hang is None and free.bounded is None:
+                return free
         found = _search(program, limit, alone=True)
         if found.hang is None:
             return found
@@ -156,9 +163,9 @@ class Graph(NamedTuple):
     bounded: str | None
 
 
-def _search(program: p.Program, limit: int, alone: bool = False) -> Liveness:
+def _search(program: p.Program, limit: int, alone: bool = False, semantics: Semantics | None = None) -> Liveness:
     """`alone` looks at fewer states: whether there is a hang stays, but its run is no shortest one."""
-    semantics = semantics_of(program, alone)
+    semantics = semantics or semantics_of(program, alone)
     surely: tuple[int, set[int]] | None = None
 
     def ended(number: int, state: State) -> bool:

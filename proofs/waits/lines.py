@@ -16,6 +16,7 @@ class Lines:
     def __init__(self, program: p.Program, written: p.Program | None = None) -> None:
         self.program = program
         self._written = [len(thread.nodes) for thread in (written or program).threads]
+        self._names: dict[int, frozenset[int]] = {}
         self._chains = [tuple((f.file, f.line) for f in frames) for frames in program.places]
         used = {node.site for thread in program.threads for node in thread.nodes}
         self._used = [self._chains[site] for site in sorted(used) if 0 <= site < len(self._chains)]
@@ -26,17 +27,38 @@ class Lines:
         return self._chains[site] if 0 <= site < len(self._chains) else ()
 
     def on_line(self, at: Node) -> list[Node]:
-        """All nodes of the line that are operations of the same kind, or questions, whoever calls."""
+        """All nodes of the line that are operations of the same kind, or questions, whoever calls.
+
+        A body that several threads have counts as one text only where they name the same objects there: else each has its own.
+        """
         mine = self.chain(at)
         if not mine:
             return [at]
-        kind = _kind(self.program.threads[at[0]].nodes[at[1]])
+        here = self.program.threads[at[0]].nodes[at[1]]
         return [
             (t, i)
             for t, thread in enumerate(self.program.threads)
             for i, node in enumerate(thread.nodes)
-            if i < self._written[t] and _kind(node) == kind and self.chain((t, i))[-1:] == mine[-1:]
-        ]
+            if i < self._written[t] and _kind(node) == _kind(here) and self.chain((t, i))[-1:] == mine[-1:]
+            and (t == at[0] or ((named := _objects(node)) and named == _objects(here)))
+        ]  # fmt: skip
+
+    def names(self, t: int) -> frozenset[int]:
+        """The objects that thread `t` names."""
+        if t not in self._names:
+            self._names[t] = frozenset[int]().union(*map(_objects, self.program.threads[t].nodes))
+        return self._names[t]
+
+    def others(self, at: Node) -> bool:
+        """Whether the line runs in other threads, too, with objects of their own."""
+        line, mine = self.on_line(at), self.chain(at)
+        threads = {t for t, _ in line}
+        return any(
+            self.chain((t, i))[-1:] == mine[-1:]
+            for t, thread in enumerate(self.program.threads)
+            if t not in threads and mine
+            for i in range(min(self._written[t], len(thread.nodes)))
+        )
 
     def where(self, at: Node) -> str:
         """`file:line`, with ` < line` of the caller that tells it apart where several lead there."""
@@ -68,7 +90,10 @@ class Lines:
             return None
         file, line = mine[k]
         ends: list[Node] = []
+        whose = {t for t, _ in self.on_line(at)}
         for t, thread in enumerate(self.program.threads):
+            if t not in whose:
+                continue
             inside = {i for i in range(len(thread.nodes)) if self.chain((t, i))[: k + 1] == mine[: k + 1]}
             if not inside:
                 continue
@@ -95,3 +120,22 @@ def _after(node: p.Node) -> list[int]:
 def _kind(node: p.Node) -> type:
     return type(node.operation) if isinstance(node, p.Do) else type(node.question)
 
+
+_NUMBERS = ("pool", "queue", "cursor", "lock", "flag", "counter", "channel")
+"""Fields of operations that hold the number of an object."""
+
+
+def _objects(value: object) -> frozenset[int]:
+    """The objects that a node names."""
+    if isinstance(value, (p.Obj, p.Slot)):
+        return frozenset((value.id,))
+    if isinstance(value, p.Do):
+        return _objects(value.operation)
+    if isinstance(value, p.Ask):
+        return _objects(value.question)
+    if isinstance(value, p.Data):
+        numbers = {n for field in _NUMBERS if isinstance(n := getattr(value, field, None), int)}
+        return frozenset(numbers).union(*(_objects(getattr(value, field)) for field in value.__struct_fields__))
+    if isinstance(value, tuple):
+        return frozenset[int]().union(*map(_objects, value))
+    return frozenset()

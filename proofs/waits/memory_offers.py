@@ -11,7 +11,19 @@ from fencepost.proofs import edits
 from fencepost.proofs.explain import place
 from fencepost.proofs.waits.catalogue import REMOVED, operation
 from fencepost.proofs.waits.handles import Node, Origin, in_order, later
-from fencepost.proofs.waits.offer import FRESH, GIVEN, GIVEN_NEW, HOLD, PRICE, SLOT, USE, Change, Offer, locals_of
+from fencepost.proofs.waits.offer import (
+    FRESH,
+    GIVEN,
+    GIVEN_NEW,
+    HOLD,
+    PRICE,
+    SLOT,
+    USE,
+    Change,
+    Offer,
+    locals_of,
+    not_for,
+)
 
 
 class MemoryOffers(Offer):
@@ -148,30 +160,25 @@ class MemoryOffers(Offer):
     ) -> Iterator[Change]:
         """A change of a give, wherever its line runs or from there alone; `new`: an event, and its record behind the first access."""
         assert self.first is not None
-        nodes, where, note = self._spots(give)
-        given: list[tuple[Node, p.Give]] = []
-        for other in nodes:
-            op = operation(self.program, other)
-            assert isinstance(op, p.Give)
-            there = self._there(p.EventSync(event), give, other)
-            if there is None:
+        line = self._spots(give)
+        own = (self._alike(give), self._place(give), not_for(self._others(give)))
+        for nodes, where, note in (line, own) if line[0] != own[0] else (line,):
+            given: list[tuple[Node, p.Give]] = []
+            for other in nodes:
+                op = operation(self.program, other)
+                there = self._there(p.EventSync(event), give, other)
+                if isinstance(op, p.Give) and isinstance(there, p.EventSync):
+                    given.append((other, msgspec.structs.replace(op, after=there.event)))
+            if len(given) < len(nodes):
+                continue
+            apply = partial(_given, given=given, before=None)
+            if new is None:
+                yield Change(family, PRICE[family], f"{text}{note}", where, apply)
                 return
-            assert isinstance(there, p.EventSync)
-            given.append((other, msgspec.structs.replace(op, after=there.event)))
-
-        def giving(program: p.Program, before: Change | None) -> p.Program:
-            made = program if before is None else before.apply(program)
-            for (t, i), op in given:
-                after = op.after if before is None else p.Obj(len(program.objects))
-                made = edits.replaced(made, t, i, msgspec.structs.replace(op, after=after))
-            return made
-
-        if new is None:
-            yield Change(family, PRICE[family], f"{text}{note}", where, partial(giving, before=None))
+            for change in self._inserting(family, PRICE[family], text, [(edits.insert_after, self.first, new[1])], new[0]):
+                told = f"{change.text} ({change.place}){note}"
+                yield Change(family, change.price, told, where, partial(_given, given=given, before=change))
             return
-        for change in self._inserting(family, PRICE[family], text, [(edits.insert_after, self.first, new[1])], new[0]):
-            told = f"{change.text} ({change.place}){note}"
-            yield Change(family, change.price, told, where, partial(giving, before=change))
 
     # ------------------------------------------------------------ memory
 
@@ -184,16 +191,19 @@ class MemoryOffers(Offer):
         memory = self.program.objects[oid]
         depth = getattr(memory, "depth", None)
         spot = place(self.program, self.second)
-        if depth and edits.ring_group(self.program, oid) is not None:
+        group = edits.ring_group(self.program, oid) if depth else None
+        if depth and group is not None:
+            too = self._too(group[0] - {oid})
             for more in (1, 2, 3):
                 yield Change(
-                    SLOT, PRICE[SLOT] + 2 * (more - 1), f"{memory.name}: {depth + more} slots instead of {depth}", spot,
+                    SLOT, PRICE[SLOT] + 2 * (more - 1), f"{memory.name}: {depth + more} slots instead of {depth}{too}", spot,
                     lambda program, to=depth + more: edits.resized(program, oid, to),  # type: ignore[misc]
                 )  # fmt: skip
         elif depth and _one_cursor(self.program, oid, depth):
+            too = self._too({k for k, one in enumerate(self.program.objects) if getattr(one, "depth", None) == depth} - {oid})
             for more in (1, 2):
                 yield Change(
-                    SLOT, PRICE[SLOT] + 2 * (more - 1), f"{memory.name}: {depth + more} slots instead of {depth}", spot,
+                    SLOT, PRICE[SLOT] + 2 * (more - 1), f"{memory.name}: {depth + more} slots instead of {depth}{too}", spot,
                     lambda program, was=depth, to=depth + more: _all_resized(program, was, to),  # type: ignore[misc]
                 )  # fmt: skip
         elif not depth and getattr(memory, "space", "") in ("pinned", "pageable") and self._refilled(oid):
@@ -202,6 +212,13 @@ class MemoryOffers(Offer):
                     SLOT, PRICE[SLOT] + 1 + 2 * (slots - 2), f"{memory.name}: {slots} buffers by turns instead of one", spot,
                     lambda program, to=slots: _rotated(program, oid, to),  # type: ignore[misc]
                 )  # fmt: skip
+
+    def _too(self, others: set[int]) -> str:
+        """What moves with a ring, and becomes as deep."""
+        own = set(self.program.own or ())
+        names = [self.program.objects[k].name for k in sorted(others) if k not in own]
+        named = [name for name in names if not name.endswith(" take")]  # the cursor of ring.take() is made with the ring
+        return f"; {', '.join(named)} as well" if named else ""
 
     def _refilled(self, oid: int) -> bool:
         """Whether one loop alone uses the buffer and fills it anew in each turn before anything reads it."""
@@ -335,6 +352,15 @@ def _key(op: p.Operation | None) -> tuple[str, int, str] | None:
     if isinstance(op, (p.CellSet, p.CellGet)) and not isinstance(op.cell, p.Local):
         return ("cell", op.cell.id, "")
     return None
+
+
+def _given(program: p.Program, given: list[tuple[Node, p.Give]], before: Change | None) -> p.Program:
+    """The program with other gives, after another change where their event is a new one."""
+    made = program if before is None else before.apply(program)
+    for (t, i), op in given:
+        after = op.after if before is None else p.Obj(len(program.objects))
+        made = edits.replaced(made, t, i, msgspec.structs.replace(op, after=after))
+    return made
 
 
 def _staged(program: p.Program, copies: list[Node]) -> p.Program:

@@ -82,6 +82,10 @@ class Offer:
         return text
 
     def _what(self, at: Node) -> str:
+        what = self._described(at)
+        return f"{what} of {self.program.threads[at[0]].name}" if self.text.others(at) else what
+
+    def _described(self, at: Node) -> str:
         t, n = at
         return describe(self.written if n < len(self.written.threads[t].nodes) else self.program, at)
 
@@ -131,7 +135,7 @@ class Offer:
     def _same(self, at: Node, other: Node) -> bool:
         a, b = self._node(at), self._node(other)
         if isinstance(a, p.Do) and isinstance(b, p.Do):
-            return type(a.operation) is type(b.operation) and self._what(at) == self._what(other)
+            return type(a.operation) is type(b.operation) and self._described(at) == self._described(other)
         return isinstance(a, p.Ask) and isinstance(b, p.Ask) and a.question == b.question
 
     def _events(self, at: Node) -> list[p.Operand]:
@@ -186,7 +190,7 @@ class Offer:
 
             told = text if len(spots) == 1 else f"{text} ({spots[1].place})"
             others = tuple(dict.fromkeys(other for spot in spots for other in spot.others))
-            yield Change(family, price, told + _not_for(others), spots[0].place, apply)
+            yield Change(family, price, told + not_for(others), spots[0].place, apply)
 
     def _everywhere(self, insert: Insert, at: Node, op: p.Operation) -> Spot | None:
         """The operation on the line, wherever the line runs; None where that means something else there, or nothing."""
@@ -233,8 +237,7 @@ class Offer:
         found: dict[str, None] = {}
         for other in self.text.on_line(at):
             if self.text.chain(other) == mine and other not in same:
-                whose = "" if other[0] == at[0] else f" of {self.program.threads[other[0]].name}"
-                found.setdefault(f"{self._what(other)}{whose}")
+                found.setdefault(self._what(other))
         return tuple(found)
 
     def _spots(self, at: Node) -> tuple[list[Node], str, str]:
@@ -242,7 +245,7 @@ class Offer:
         line = self.text.on_line(at)
         if all(self._same(at, other) for other in line):
             return line, place(self.program, at), ""
-        return self._alike(at), self._place(at), _not_for(self._others(at))
+        return self._alike(at), self._place(at), not_for(self._others(at))
 
     def _there(self, op: p.Operation, home: Node, at: Node) -> p.Operation | None:
         """The operation as it reads at another node: locals by name, slots as the node has them; None where one is missing."""
@@ -252,6 +255,9 @@ class Offer:
         fields: dict[str, p.Operand] = {}
         for field in op.__struct_fields__:
             value = getattr(op, field)
+            known = isinstance(value, (p.Obj, p.Slot)) and value.id < len(self.program.objects)
+            if known and at[0] != home[0] and value.id not in self.text.names(at[0]):
+                return None  # an object of the other thread's own
             if isinstance(value, p.Slot) and at != home:
                 moved = self._slot_there(value, home, at)
                 if moved is None:
@@ -306,7 +312,7 @@ class Offer:
         return (at[0], edits.behind_call(thread, at[1])) if insert is edits.insert_after else at
 
 
-def _not_for(others: tuple[str, ...]) -> str:
+def not_for(others: tuple[str, ...]) -> str:
     return f"; not for {', '.join(others)} on the same line" if others else ""
 
 

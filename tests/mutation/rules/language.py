@@ -47,10 +47,10 @@ _rule(LANGUAGE, "a capture runs nothing on the device", "S91", "Launch", "captur
       (GRAPH + "_take", "self._nodes.append((operation, changed))\n    return True",
        "self._nodes.append((operation, changed))\n    return False"))
 _rule(LANGUAGE, "earlier launches of a graph -> its next launch", "S93", "StreamWaitEvent", "launches_of_one_graph",
-      (GRAPH + "replay", "recording.do(p.StreamWaitEvent(target, p.Obj(self._done)))",
+      (GRAPH + "_enqueue", "recording.do(p.StreamWaitEvent(target, p.Obj(self._done)))",
        "pass"))
 _rule(LANGUAGE, "a launch of a graph is known by its end", "S93", "Record", "launches_of_one_graph",
-      (GRAPH + "replay", "recording.do(p.Record(p.Obj(self._done), target))",
+      (GRAPH + "_enqueue", "recording.do(p.Record(p.Obj(self._done), target))",
        "pass"))
 _rule(LANGUAGE, "a graph keeps nothing alive", "S97", "View CellSet", "freed_after_the_capture",
       (GRAPH + "_bake", "p.View(alias.local, whole, False, False)",
