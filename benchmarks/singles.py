@@ -19,15 +19,16 @@ from typing import NamedTuple
 
 from fencepost.check import Case, build, cases, decide
 from fencepost.loader import load
+from fencepost.model import program as p
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 3.0
 """Most seconds of a process."""
-MEASURED = 30
+MEASURED = 16
 """Variants that are measured as whole processes: those that take longest without the start."""
 SHOWN = 10
-FOUR = ("tensor_parallel", "attention_data_parallel", "ell_across_ranks")
-"""Designs that run with four ranks by default, or in a variant."""
+MEETING = ("tensor_parallel", "attention_data_parallel", "ell_across_ranks")
+"""Designs whose ranks meet; some of their variants have four."""
 
 
 class Row(NamedTuple):
@@ -62,8 +63,6 @@ def ranks(case: Case) -> int:
     """Most ranks that meet in one communicator: threads that signal each other, by the process that they are of."""
     (target,) = load([case.target])
     program = build(target, dict(case.parameters))
-    from fencepost.model import program as p
-
     return len({
         thread.process for thread in program.threads
         if any(isinstance(node, p.Do) and isinstance(node.operation, (p.Signal, p.Await)) for node in thread.nodes)
@@ -88,7 +87,7 @@ def main() -> int:
         decide(case)
         spent.append((time.process_time() - started, number))
     slowest = [asked[number] for _, number in sorted(spent, reverse=True)[:MEASURED]]
-    four = [case for case in asked if case.design.rpartition("::")[2] in FOUR and ranks(case) == 4]
+    four = [case for case in asked if case.design.rpartition("::")[2] in MEETING and ranks(case) == 4]
     rows = {case.design + case.title: measure(case) for case in [*slowest, *four]}
     first = sorted((rows[case.design + case.title] for case in slowest), reverse=True)[:SHOWN]
     fours = [rows[case.design + case.title] for case in four]

@@ -53,6 +53,8 @@ class Case(msgspec.Struct, frozen=True):
     seed: int | None = None
     replay: str | None = None
     masks: bool = True
+    whole: bool = True
+    """Whether an answer that is as declared comes back with its program, which is most of what processes hand over."""
 
     @property
     def title(self) -> str:
@@ -318,14 +320,15 @@ def unused_acceptances(outcomes: Sequence[Outcome]) -> list[str]:
         design = outcome.case.target
         if outcome.answer is None or outcome.answer.verdict == UNKNOWN:
             undecided.add(design)
-        if outcome.program is None or outcome.answer is None:
+        if outcome.answer is None:
             continue
         names = {hazard.name for hazard in outcome.answer.hazards}
-        for accept in outcome.program.accepted:
-            key = (design, accept.hazard)
+        program = outcome.program
+        for accepted in outcome.answer.accepted if program is None else [one.hazard for one in program.accepted]:
+            key = (design, accepted)
             # A hazard that changes no value is only a note of a proof; accepting it is not idle.
-            noted = any(accept.hazard in note for note in outcome.answer.notes)
-            used[key] = used.get(key, False) or noted or accept.hazard in names
+            noted = any(accepted in note for note in outcome.answer.notes)
+            used[key] = used.get(key, False) or noted or accepted in names
     return [
         f"{design}: accepts {hazard!r}, which no answer has; remove the acceptance or correct its name"
         for (design, hazard), seen in used.items()
@@ -378,7 +381,10 @@ COLLECT_FROM = 1_000_000
 def _decide_and_collect(case: Case, progress: Callable[[str], None] | None = None) -> Outcome:
     if gc.get_count()[0] >= COLLECT_FROM:  # counted also while the collector is off
         gc.collect()
-    return decide(case, progress)
+    outcome = decide(case, progress)
+    if not case.whole and outcome.answer is not None and outcome.answer.matches:
+        return msgspec.structs.replace(outcome, program=None)
+    return outcome
 
 
 def _named(progress: Callable[[str], None] | None, case: Case) -> Callable[[str], None] | None:

@@ -45,9 +45,9 @@ class Question(msgspec.Struct, frozen=True):
 def known_engine(name: str) -> str:
     """The name, when there is such an engine. Raises `InputError`, which names those that there are."""
     if name in ENGINES_NOT_BUILT:
-        raise InputError(f"engine {name!r} is not built yet; there is: {', '.join(ENGINES)}")
+        raise InputError(f"engine {name!r} is not built yet; there are: {', '.join(ENGINES)}")
     if name not in ENGINES:
-        raise InputError(f"no engine {name!r}; there is: {', '.join(ENGINES)}")
+        raise InputError(f"no engine {name!r}; there are: {', '.join(ENGINES)}")
     return name
 
 

@@ -202,7 +202,8 @@ def _import_module(name: str, path: str | None = None) -> ModuleType:
         raise
     except BaseException as error:  # also SystemExit, and what pytest.importorskip raises
         if path is None and isinstance(error, ModuleNotFoundError) and error.name in (name, name.partition(".")[0]):
-            raise InputError(f"{name}: no module of this name can be imported from here") from None
+            hint = f" (a design in a file is written {name}::function)" if name.endswith(".py") and os.path.isfile(name) else ""
+            raise InputError(f"{name}: no module of this name can be imported from here{hint}") from None
         raise InputError(one_line(error, path)) from None
 
 

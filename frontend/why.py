@@ -225,6 +225,6 @@ def choose(path: str, line: int, asked: list[tuple[Case, p.Program]]) -> list[tu
             found[case.target] = (case, program, nodes)
     if not found:
         near = sorted(set(nearest), key=lambda n: (abs(n - line), n))[:3]
-        hint = f"; the nearest lines are {', '.join(map(str, sorted(near)))}" if near else ""
+        hint = f"; the nearest line{'s are' if len(near) > 1 else ' is'} {', '.join(map(str, sorted(near)))}" if near else ""
         raise InputError(f"{relative(path)}:{line}: no operation of a design stands there{hint}")
     return list(found.values())

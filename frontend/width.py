@@ -7,7 +7,7 @@ import shutil
 import sys
 from typing import TextIO
 
-NARROWEST = 60
+NARROWEST = 40
 """Columns below which no table can be read any more."""
 
 

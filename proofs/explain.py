@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 SIDE_STATES = 20_000
 """States that one side question (a fix, a mask, a margin) may store; what does not end within it is left out."""
 
+LOOSER = 500
+"""So many more states than the proof a question may store that takes one of its synchronisations away: what leaves no more runs
+than that stays within, and what lets somebody run ahead without bound would fill any number."""
+
+NONE_ALONE = "program, stream and hand-over order; no single synchronisation is needed alone"
+NOT_ASKED = "program, stream and hand-over order; whether a single synchronisation is needed alone was not decided"
+
 
 def place(program: p.Program, at: tuple[int, int]) -> str:
     """`file:line` of a node, or thread and node number when the program carries no positions."""
@@ -260,13 +267,13 @@ class Explainer:
         self.platform = setting.platform
         self.environment = setting.environment
 
-    def clean(self, program: p.Program, location: Location) -> bool | None:
+    def clean(self, program: p.Program, location: Location, states: int = SIDE_STATES) -> bool | None:
         """Whether no hazard but of the same bytes is reachable at the location; None when that is not known."""
-        return self._clean(Search(Setting(program, self.platform, self.environment), location, proof=True))
+        return self._clean(Search(Setting(program, self.platform, self.environment), location, proof=True), states)
 
     @staticmethod
-    def _clean(search: Search) -> bool | None:
-        budget = Budget(states=SIDE_STATES, seconds=5.0)
+    def _clean(search: Search, states: int = SIDE_STATES) -> bool | None:
+        budget = Budget(states=states, seconds=5.0)
         try:
             hazards = search.run(budget).hazards
             if hazards and hazards[0].kind == "same bytes":
@@ -399,23 +406,36 @@ class Explainer:
         }  # fmt: skip
         """Meetings of streams: (kind, where it is awaited)."""
         merged: dict[str, tuple[list[str], int | None]] = {}
+        loose: set[tuple[int, int] | int] = set()
+        """Synchronisations and channels without which somebody runs ahead without bound: asked about once."""
         for search, reach in searches:
             location = reach.location
             assert location is not None
             label = location.label(self.program)
             needed: list[str] = []
             matter = [(t, i) for t, i in syncs if i not in search.passed[t]]
+            most = reach.size + LOOSER
+            asked = reach.size <= 2_000 and len(matter) <= 12 and len(channels) <= 12
             if len(matter) <= 12 and reach.size <= 2_000:
                 for at in matter:
-                    if self._clean(search.without(*at)) is False:
+                    clean = None if at in loose else self._clean(search.without(*at), most)
+                    if clean is None:
+                        loose.add(at)
+                    asked = asked and clean is not None
+                    if clean is False:
                         needed.append(f"{describe(self.program, at)} ({place(self.program, at)})")
             if len(channels) <= 12 and reach.size <= 2_000:
                 for channel, (tag, at) in channels.items():
-                    if self.clean(edits.without_channel(self.program, channel), location) is False:
+                    clean = None if channel in loose else self.clean(edits.without_channel(self.program, channel), location, most)
+                    if clean is None:
+                        loose.add(channel)
+                    asked = asked and clean is not None
+                    if clean is False:
                         needed.append(f"{tag or 'the signals'} on {self.program.objects[channel].name} ({place(self.program, at)})")
-            merged[label] = (list(dict.fromkeys(needed)), self._margin(location, reach))
+            alone = NONE_ALONE if asked else NOT_ASKED
+            merged[label] = (list(dict.fromkeys(needed)) or [alone], self._margin(location, reach))
         for label, (needed, margin) in merged.items():
-            by = tuple(needed) or ("program, stream and hand-over order; no single synchronisation is needed alone",)
+            by = tuple(needed)
             result.append(a.Protection(label, by, margin))
         return result
 

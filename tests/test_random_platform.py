@@ -42,7 +42,7 @@ def test_the_other_families_too(family: str) -> None:
     for design, program in stream(500_000, 12, family=family):
         assert design.seed is not None
         checks = [name for k, name in enumerate(NAMES) if (design.seed + k) % 2]
-        got = examine(design.text, program, design.seed, count, checks=checks, states=500, runs=4, sliced=0.0)
+        got = examine(design.text, program, design.seed, count, checks=checks, states=1200, runs=4, sliced=0.0)
         if got.wrong is not None:
             pytest.fail(f"seed {design.seed}: " + report(small(design.text, design.seed, got), got.world, got.wrong))
     print(dict(sorted(count.items())))

@@ -71,7 +71,8 @@ def check(
     asked = [msgspec.structs.replace(case, engine=engine, steps=steps) for case in asked]
     if len(asked) > 1 and not verbose:
         # A table shows none of it, and each explanation is a search of its own.
-        asked = [msgspec.structs.replace(case, explain=False) for case in asked]
+        whole = format_ != "text" or certificate is not None
+        asked = [msgspec.structs.replace(case, explain=False, whole=whole) for case in asked]
     outcomes: list[Outcome] = []
     interrupted = False
     progress = Progress()

@@ -25,7 +25,7 @@ def domain_text(formula: Formula, names: tuple[str, ...]) -> str:
     texts = [spelled(part, names) for part in parts]
     order = {name: i for i, name in enumerate(names)}
     joined = len(parts) > 1 or not isinstance(formula, All)
-    return ", ".join(sorted(texts, key=lambda text: order.get(text.split()[0], 99))) if joined else texts[0] if texts else "all"
+    return ", ".join(sorted(texts, key=lambda text: order.get(text.split()[0], 99))) if joined else texts[0] if texts else "values"
 
 
 def headline(found: Condition) -> list[str]:

@@ -238,7 +238,7 @@ def _annotations(found: Sequence[Pair], out: TextIO) -> None:
         gone = f" ({went[0].kind}: {went[0].text}, {went[0].before})" if went else ""
         for hazard in pair.lost:
             text = missing_edge(hazard, pair.after.program if pair.after else None)
-            place = place_in_tree(hazard.second.places[0], pair.prefixes[1]) if hazard.second.places else None
+            place = place_in_tree(hazard.second.places[-1], pair.prefixes[1]) if hazard.second.places else None
             lines["error"].append(annotation("error", place, f"{title}: {hazard.name}", text + gone))
         if pair.judged == WORSE and not pair.lost:
             lines["error"].append(annotation("error", None, title, "; ".join(pair.because)))

@@ -23,7 +23,7 @@ def write_annotations(outcomes: Sequence[Outcome], out: TextIO) -> None:
             continue
         hazard = answer.hazards[0] if answer.hazards else None
         text = missing_edge(hazard, outcome.program) if hazard is not None else answer.reason or headline(outcome)
-        place = hazard.second.places[0] if hazard is not None and hazard.second.places else None
+        place = hazard.second.places[-1] if hazard is not None and hazard.second.places else None
         out.write(annotation("error" if code == FAILED else "warning", place, headline(outcome), text))
 
 

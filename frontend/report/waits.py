@@ -152,15 +152,15 @@ class Told:
         for text in answer.cut:
             yield "open", f"{text}: the time given ended before it was looked at"
         for number, kept in enumerate(answer.sets[: max(1, len(answer.proofs))] if not answer.open else ()):
-            names = self.numbers(kept) if kept else "nothing"
+            names = f"{self.numbers(kept)} alone" if kept else "no synchronisation at all"
             proof = answer.proofs[number] if number < len(answer.proofs) else None
             if proof is None:
-                yield "enough", f"{names} alone, for what the design does not break already"
+                yield "enough", f"{names}, for what the design does not break already"
             elif proof.verdict in (PROVED, MASKED) and proof.certificate is not None:
                 states = f"{proof.certificate.states} states, checked"
-                yield "enough", f"{names} alone: {proof.verdict}, certificate {proof.certificate.hash} ({states})"
+                yield "enough", f"{names}: {proof.verdict}, certificate {proof.certificate.hash} ({states})"
             else:
-                yield "enough", f"{names} alone, each location by itself; the whole: {proof.verdict} ({proof.reason})"
+                yield "enough", f"{names}, each location by itself; the whole: {proof.verdict} ({proof.reason})"
         if len(answer.sets) > len(answer.proofs) > 0:
             yield "enough", self._more_sets()
         if not answer.complete:

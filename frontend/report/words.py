@@ -42,9 +42,8 @@ class Words(Names):
         return self.question(node.question, thread, turn)
 
     def place(self, site: int) -> str:
-        """`file:line` of a site's innermost frame, "" when the program has none."""
-        frames = self.program.places[site] if 0 <= site < len(self.program.places) else ()
-        return f"{frames[0].file}:{frames[0].line}" if frames else ""
+        """`file:line` of a site as in `spot`, "" when the program has none."""
+        return spot(self.program.places[site] if 0 <= site < len(self.program.places) else ())
 
 
 def _host(w: Words, o: p.Host, t: p.Thread, n: int | None) -> str:
@@ -148,8 +147,17 @@ _QUESTIONS: dict[type, _Say] = {
 
 
 def place_of(access: AccessInfo) -> str:
-    """`file:line` of an access, "" when the program has no positions."""
-    return f"{access.places[0].file}:{access.places[0].line}" if access.places else ""
+    """`file:line` of an access as in `spot`, "" when the program has no positions."""
+    return spot(access.places)
+
+
+def spot(frames: tuple[p.Place, ...]) -> str:
+    """`file:line` of the innermost of the user's frames, and behind "<" the line of the body that called it; "" without frames."""
+    if not frames:
+        return ""
+    body, inner = frames[0], frames[-1]
+    called = "" if len(frames) == 1 else f" < {body.line}" if body.file == inner.file else f" < {body.file}:{body.line}"
+    return f"{inner.file}:{inner.line}{called}"
 
 
 def access_text(access: AccessInfo) -> str:

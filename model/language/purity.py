@@ -174,7 +174,7 @@ def fingerprint(value: Any, known: Known | None = None, depth: int = _DEPTH) -> 
         return (id(value), len(getattr(value, "__dict__", ())))  # what a user hangs onto it shows in the number
     if kind in _EXACTLY:
         return (kind, value if value == value else "not a number")
-    if _home(kind).startswith("fencepost.model.language"):
+    if _home(kind).startswith(("fencepost.model.language", "fencepost.proofs")):  # the latter: a parameter that stands for all values
         _identities.add(kind)
         return fingerprint(value)
     known = {} if known is None else known

@@ -29,8 +29,8 @@ Row = list[tuple[int, State]]
 """The minimal states of one control, each behind its bits."""
 Piece = tuple[tuple[Apply, ...], "Apply | None"]
 """Effects that neither branch nor find a hazard, and one behind them that may."""
-Straight = tuple[tuple[int, ...], tuple[Piece, ...], int]
-"""Nodes that run at once, their effects, and the node behind them."""
+Straight = tuple[tuple[int, ...], tuple[Piece, ...], int, int, "tuple[Apply, ...] | None"]
+"""Nodes that run at once, their effects, the node behind them, how many they are, and their effects if none of them branches."""
 
 
 DEVICE_STEP = -2
@@ -412,7 +412,8 @@ class Search:
             nodes.append(at)
             effects += node.effects
             at = node.next
-        return tuple(nodes), self._pieces(t, effects), at
+        pieces = self._pieces(t, effects)
+        return tuple(nodes), pieces, at, len(nodes), pieces[0][0] if len(pieces) == 1 else None
 
     def _pieces(self, t: int, effects: list[Apply]) -> tuple[Piece, ...]:
         """The effects in pieces that end where one may branch or find a hazard; drops in a row become one."""
@@ -438,11 +439,11 @@ class Search:
         straight = self.blocks[t].get(pc)
         if straight is None:
             straight = self.blocks[t][pc] = self._straight(t, pc)
-        nodes, pieces, s.pc[t] = straight
+        nodes, pieces, s.pc[t], count, unforked = straight
         before = s.trail
-        s.trail = ((t, nodes), before, before[2] + begins, before[3] + len(nodes))
-        if len(pieces) == 1:  # nothing branches: the last piece ends with no fork
-            for effect in pieces[0][0]:
+        s.trail = ((t, nodes), before, before[2] + begins, before[3] + count)
+        if unforked is not None:
+            for effect in unforked:
                 if effect(s) is not None:
                     raise AssertionError("an effect that branches is not marked so")
             return [s]

@@ -134,6 +134,64 @@ def no_comes_after_the_enqueue() -> fp.Design:
 
 
 @declared(fp.PROVED)
+def no_comes_after_the_enqueue_where_streams_meet() -> fp.Design:
+    """The same where another stream waits on the device, so that more than captures decides what a query may answer."""
+    d = fp.Design("no comes after the enqueue, where streams meet")
+    m, x, side, other, word = d.pinned("m"), d.device("x"), d.stream("side"), d.stream("other"), d.device_flag("word")
+
+    @d.script("main")
+    def main() -> None:
+        m.write()
+        d.launch("work", writes=[x], stream=side)
+        other.write_value(word, 1)
+        other.wait_value(word, 1)
+
+    @d.loop("asks")
+    def asks() -> None:
+        if not side.query():
+            m.read()
+
+    return d
+
+
+@declared(fp.REFUTED, "WAR m")
+def no_of_an_event_that_was_handed_over() -> fp.Design:
+    """Who is handed an event may be told "no" of what was recorded before."""
+    d = fp.Design("no of an event that was handed over")
+    m, side, q = d.pinned("m"), d.stream("side"), d.queue("q", capacity=1, item=fp.EVENT)
+
+    @d.script("main")
+    def main() -> None:
+        d.launch("use", reads=[m], stream=side)
+        done = d.event("done")
+        done.record(side)
+        q.put(done)
+
+    @d.script("asks")
+    def asks() -> None:
+        if not q.get().query():
+            m.write()
+
+    return d
+
+
+@declared(fp.REFUTED, "WAR m", environment="one-hardware-queue")
+def no_of_an_event_behind_another_stream() -> fp.Design:
+    """A record is behind what other streams have put into the hardware queue before (S116)."""
+    d = fp.Design("no of an event behind another stream")
+    m, one, two, mark = d.pinned("m"), d.stream("one"), d.stream("two"), d.event("mark")
+
+    @d.script("main")
+    def main() -> None:
+        d.launch("use", reads=[m], stream=two)
+        mark.record(one)
+        if not mark.query():
+            m.write()
+
+    return d
+
+
+@declared(fp.PROVED)
 def no_comes_after_a_wait_on_the_other_stream() -> fp.Design:
     """A stream that waits for another one is busy while that one is."""
     d = fp.Design("no comes after a wait on the other stream")

@@ -7,6 +7,7 @@ from mutation.switching import EXPLORER, Table
 SEARCH = "fencepost.proofs.explore.search:Search."
 LAYOUT = "fencepost.proofs.explore.layout:Layout."
 FIFO = "fencepost.proofs.explore.fifo:QueueForm."
+FLAGS = "fencepost.proofs.explore.flags:Flags."
 SLICING = "fencepost.proofs.explore.slicing:"
 
 RULES = Table()
@@ -65,12 +66,35 @@ _rule(EXPLORER, "slicing keeps the waits on what arrives in a queue", "theory 3,
 _rule(EXPLORER, "slicing keeps what a stream wait leads to", "theory 3, slicing", "", "hop_by_stream_waits",
       (SLICING + "Slicer._relations", 'self._lead(("stream", effect.other.id), ("stream", effect.stream.id))',
        "pass"))
-_rule(EXPLORER, "no slicing where something is queried", "theory 3, slicing", "", "no_comes_after_the_enqueue; no_comes_after_a_wait_on_the_other_stream",
-      (SLICING + "dropped", "if setting.queries:",
+_rule(EXPLORER, "what decides a query's answer is not sliced away", "theory 3, slicing", "",
+      "no_comes_after_the_enqueue; no_comes_after_a_wait_on_the_other_stream",
+      (SLICING + "Slicer.__init__", "set(flags.asked()) if flags is not None else set()",
+       "set()"))
+_rule(EXPLORER, "what a query says of an event follows from the streams that it is recorded on", "theory 3, query", "",
+      "no_comes_after_the_record; no_of_a_recorded_event",
+      (FLAGS + "_close", 'todo += [("stream", stream) for stream in self._records.get(at, ())]',
+       "pass"))
+_rule(EXPLORER, "what a query says of a stream follows from the events that it waits for", "theory 3, query", "",
+      "no_comes_after_a_wait_for_the_event; told_of_a_wait_for_an_event",
+      (FLAGS + "_close", 'todo += [("event", at) for at in self._waits.get(one, ())]',
+       "pass"))
+_rule(EXPLORER, "what a query says of a stream follows from the streams that it waits for", "theory 3, query", "", "told_of_a_wait; no_of_a_waiting_stream",
+      (FLAGS + "_close", 'todo += [("stream", other) for other in self._behind.get(one, ())]',
+       "pass"))
+_rule(EXPLORER, "what a query says of a stream follows from those in its hardware queue", "S116", "",
+      "no_of_an_event_behind_another_stream one-hardware-queue",
+      (FLAGS + "_close", "if self._one_queue:",
        "if False:"))
+_rule(EXPLORER, "what a query says of an event goes with its handle", "theory 3, query", "", "no_of_an_event_that_was_handed_over",
+      (FLAGS + "_travels", "self._near.setdefault(other, set()).add(one)",
+       "pass"))
+_rule(EXPLORER, "no slicing where something is queried and may be pending", "theory 3, slicing", "",
+      "no_comes_after_the_enqueue_where_streams_meet",
+      (SLICING + "dropped", "(setting.queries and setting.flags is None)",
+       "False"))
 _rule(EXPLORER, "no slicing with one hardware queue", "theory 3, slicing", "", "recorded_elsewhere one-hardware-queue",
-      (SLICING + "dropped", "if setting.queries:",
-       "if False:"))
+      (SLICING + "dropped", "setting.environment.one_queue or ",
+       ""))
 _rule(EXPLORER, "a location with two agents is searched", "S2", "", "nobody_reads strict; host_copy_reads",
       ("fencepost.proofs.explore.serial:sole_agent", "if len(agents) != 1:",
        "if len(agents) != 1 and False:"))
