@@ -248,6 +248,7 @@ def test_what_is_explained(repository: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(compare, "_decided", spy)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    commit(repository, second + "# a comment more\n")
     assert diff("--git", "main..change", "designs_of_engine/")[0] == 0
     assert asked and not any(explain for _, explain in asked)  # nothing changed
     asked.clear()
@@ -259,6 +260,48 @@ def test_what_is_explained(repository: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_declared_refutation_is_no_loss() -> None:
     assert diff(f"{ROOT}/designs/sglang.py", f"{ROOT}/designs/sglang.py")[0] == 0
+
+
+def test_files_that_are_new_gone_or_renamed(repository: Path) -> None:
+    """Named as targets, each is on one side only; a renamed one is the same design, also beside another function of its name."""
+    folder = repository / "designs_of_engine"
+    (folder / "other.py").write_text(DESIGN)
+    git(repository, "add", ".")
+    commit(repository, DESIGN)
+    git(repository, "branch", "-f", "main")
+    git(repository, "mv", "designs_of_engine/staging.py", "designs_of_engine/renamed.py")
+    (folder / "fresh.py").write_text(BOTH_GONE.replace("def loop", "def fresh").replace("fp.PROVED", 'fp.REFUTED, hazard="WAR staging"'))
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "renamed, and one that is new")
+    code, text = diff("--git", "main..change", "designs_of_engine/")
+    assert code == 0 and "gone" not in text, text
+    code, text = diff("--git", "main..change", "designs_of_engine/fresh.py")
+    assert code == 0 and "fresh::fresh" in text and "WAR staging" in text
+    code, text = diff("--git", "main..change", "designs_of_engine/staging.py")
+    assert code == 3 and "the variant is gone; it was proved" in text
+
+
+def test_memory_that_is_renamed_in_a_declared_refutation(repository: Path) -> None:
+    """No proof was lost: the declaration names the same hazard by its new name."""
+    refuted = BOTH_GONE.replace("fp.PROVED", 'fp.REFUTED, hazard="WAR staging"')
+    assert refuted != BOTH_GONE
+    commit(repository, refuted)
+    git(repository, "branch", "-f", "main")
+    commit(repository, refuted.replace('"WAR staging"', '"WAR stage"').replace('"staging"', '"stage"'))
+    code, text = diff("--git", "main..change", "designs_of_engine/")
+    assert code == 0 and "WAR stage: declared, instead of WAR staging" in text, text
+
+
+def test_many_variants_that_are_the_same_are_counted() -> None:
+    """A reader looks for what changed."""
+    from fencepost.diff.compare import FINE, OPEN, Pair
+    from fencepost.report.diff import write
+
+    found = [Pair("a::b", f"variant {number}", None, None, OPEN if number == 7 else FINE, because=("why",)) for number in range(40)]
+    out = io.StringIO()
+    write(found, ("before", "after"), "text", out)
+    table = out.getvalue().partition("a::b [")[0]
+    assert "variant 7" in table and "variant 8" not in table and "and 39 variants that are the same on both sides" in table
 
 
 # ---------------------------------------------------------------- changes
@@ -325,6 +368,12 @@ def test_ten_annotations_of_each_kind_and_the_rest_counted() -> None:
     [
         (("--git", "main..nowhere", "designs_of_engine/"), "no revision 'nowhere'"),
         (("--git", "--upload-pack=x..main", "designs_of_engine/"), "no revision"),
+        (("--git", "", "designs_of_engine/"), "--git '': there is no BASE; write BASE..HEAD"),
+        (("--git", "..change", "designs_of_engine/"), "there is no BASE"),
+        (("--git", "...", "designs_of_engine/"), "there is no BASE"),
+        (("--git", "main..main", "designs_of_engine/"), "so nothing is compared; name another BASE"),
+        (("--git", "main...main", "designs_of_engine/"), "so nothing is compared; name another BASE"),
+        (("--git", "main", "designs_of_engine/neither.py"), "neither.py: no such file"),
         (("designs_of_engine/staging.py",), "diff takes BEFORE and AFTER, not 1 targets"),
         (("a.py", "b.py", "c.py"), "not 3 targets"),
         (("nowhere.py", "designs_of_engine/staging.py"), "fencepost: nowhere.py: no such file"),

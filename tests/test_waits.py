@@ -406,7 +406,7 @@ def test_two_hundred_waits() -> None:
     assert namespace == {}
     try:
         (target,) = load([str(path)])
-        many = waits(build(target, {}), details=False, seconds=60)
+        many = waits(build(target, {}), details=False, seconds=600)
     finally:
         path.unlink()
     assert len(many.findings) == 200

@@ -28,9 +28,6 @@ from random_programs import generate
 COUNT = 30
 """Programs of each of the two parts."""
 
-DESIGNS = 60
-"""Seeds of each family whose designs are asked about every subset of their waits."""
-
 FEW = Budget(states=4_000, seconds=4.0)
 
 
@@ -80,8 +77,8 @@ def test_the_whole_answer_is_that_of_its_locations(monkeypatch: pytest.MonkeyPat
     assert compared["one set"] >= 10, compared
 
 
-FAMILIES = {"alone": 520_000, "meetings": 505_200, "platform": 530_000}
-"""Random designs: host threads and streams; ranks that meet; IPC, graphs, callbacks, device flags. With the first seed of each."""
+FAMILIES = {"alone": (610_740, 60), "platform": (610_020, 25)}
+"""Random designs: host threads and streams; IPC, graphs, callbacks, device flags. With the first seed of each and how many there are."""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -91,7 +88,8 @@ def test_classes_against_every_subset(family: str) -> None:
     Some waits are written twice, so that one can stand in for the other.
     """
     compared: collections.Counter[str] = collections.Counter()
-    for seed in range(FAMILIES[family], FAMILIES[family] + DESIGNS):
+    first, count = FAMILIES[family]
+    for seed in range(first, first + count):
         try:
             program = doubled(random_designs.generate(seed, family).program(), random.Random(seed))
         except ValueError:
@@ -120,7 +118,7 @@ def test_classes_against_every_subset(family: str) -> None:
             for other in finding.alternatives:
                 left = [(one - {k}) | set(other) for one in least if k in one]
                 assert all(any(fewer <= kept for fewer in least) for kept in left), f"seed {seed}"
-    assert compared[REDUNDANT] + compared[USELESS] >= 3 and compared, compared
+    assert family != "alone" or min(compared[kind] for kind in (NEEDED, CONDITIONAL, REDUNDANT, USELESS)) >= 5, compared
 
 
 def subsets(syncs: list[Sync]) -> list[tuple[Sync, ...]]:

@@ -15,6 +15,9 @@ from fencepost.errors import InputError
 if TYPE_CHECKING:
     from fencepost.diff.side import Entry
 
+Tree = tuple[str, Path, tuple[str, ...]]
+"""What a side is called, the root of its tree, and the targets as written from that root."""
+
 
 @click.command()
 @click.argument("targets", metavar="BEFORE [AFTER]", nargs=-1, required=True)
@@ -101,7 +104,7 @@ def _untitled(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 def _sides(
     targets: tuple[str, ...], revisions: str | None, staged: bool, itself: bool, folder: Path
-) -> list[tuple[str, Path, tuple[str, ...]]]:
+) -> list[Tree]:
     """(what the side is called, root of its tree, targets as written from that root) for both sides."""
     from fencepost.diff.trees import export, export_index, top_level
     from fencepost.diff.trees import revisions as commits
@@ -117,13 +120,24 @@ def _sides(
     inside = tuple(_from_top(target, here, top) for target in targets)
     if staged:
         head, _ = commits("HEAD", top)
-        return [("HEAD", export(head, top, folder / "before"), inside), ("staged", export_index(top, folder / "after"), inside)]
+        return _where_they_are(("HEAD", export(head, top, folder / "before"), inside), ("staged", export_index(top, folder / "after"), inside))
     assert revisions is not None
     base, head_or_none = commits(revisions, top)
+    if base == head_or_none:
+        raise InputError(f"--git {revisions}: both sides are {base[:12]}, so nothing is compared; name another BASE")
     old = (base[:12], export(base, top, folder / "before"), inside)
-    if head_or_none is None:
-        return [old, ("the files", top, inside)]
-    return [old, (head_or_none[:12], export(head_or_none, top, folder / "after"), inside)]
+    new = ("the files", top, inside) if head_or_none is None else (head_or_none[:12], export(head_or_none, top, folder / "after"), inside)
+    return _where_they_are(old, new)
+
+
+def _where_they_are(*sides: Tree) -> list[Tree]:
+    """The sides with the targets that each has: a file may be new or gone. One that is on neither side stays, for its error."""
+
+    def has(root: Path, target: str) -> bool:
+        return ":" in target.partition("::")[0] or (root / target.partition("::")[0]).exists()
+
+    somewhere = {target for _, root, targets in sides for target in targets if has(root, target)}
+    return [(name, root, tuple(t for t in targets if t not in somewhere or has(root, t))) for name, root, targets in sides]
 
 
 def _from_top(target: str, here: Path, top: Path) -> str:

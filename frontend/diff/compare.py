@@ -64,7 +64,17 @@ def pairs(before: Sequence[Entry], after: Sequence[Entry]) -> list[tuple[Entry |
 
     news = {key(entry): entry for entry in after}
     found: list[tuple[Entry | None, Entry | None]] = [(entry, news.pop(key(entry), None)) for entry in before]
-    return found + [(None, entry) for entry in after if key(entry) in news]
+    # A file that was renamed, while another one has a function of the same name.
+    gone, new = [old for old, it in found if it is None and old is not None], list(news.values())
+    renamed = {
+        (_function(entry), entry.case.title): entry
+        for entry in new
+        if len({e.case.design for e in new if _function(e) == _function(entry)}) == 1
+        and len({e.case.design for e in gone if _function(e) == _function(entry)}) == 1
+    }
+    found = [(old, renamed.pop((_function(old), old.case.title), None) if it is None and old else it) for old, it in found]
+    taken = {id(it) for _, it in found}
+    return found + [(None, entry) for entry in new if id(entry) not in taken]
 
 
 def _function(entry: Entry) -> str:
@@ -265,6 +275,11 @@ def _judge(
     declared = before is None and after.answer.expected is not None and bool(after.answer.matches)
     if declared:
         passed, lost = [*passed, *(f"{hazard.name}: declared" for hazard in lost)], []
+    if old is not None and new is not None and earlier is not None and earlier.matches and after.answer.matches:
+        # Refuted as declared on both sides, and what is declared has another name now: its memory was renamed.
+        instead = [one for one in lost if one.name == new.case.hazard and old.case.hazard not in (None, one.name)]
+        lost = [one for one in lost if one not in instead]
+        passed = [*passed, *(f"{one.name}: declared, instead of {old.case.hazard}" for one in instead)]
     moved: tuple[Change, ...] = ()
     if built[0] is not None and built[1] is not None:
         moved = tuple(changes(built[0], built[1], prefixes))

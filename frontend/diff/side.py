@@ -82,6 +82,8 @@ def build_side(request: Request) -> Side:
     from fencepost.check import cases
     from fencepost.loader import load
 
+    if not request.targets:
+        return Side()  # its files are new, or gone
     try:
         targets = load(request.targets)
         # Without an expectation nothing can be judged against a declaration that the other side lacks.

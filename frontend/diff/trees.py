@@ -18,15 +18,18 @@ def top_level(folder: Path) -> Path:
 def revisions(text: str, top: Path) -> tuple[str, str | None]:
     """`BASE..HEAD`, `BASE...HEAD` (from where they parted) or `BASE` (against the working tree, None).
 
-    Raises `InputError` for a revision that does not exist.
+    Raises `InputError` for a revision that does not exist, and for an empty BASE: what a variable that is not set leaves.
     """
+    if not text.strip() or text.startswith(".."):
+        raise InputError(f"--git {text!r}: there is no BASE; write BASE..HEAD")
     if "..." in text:
-        one, two = (part or "HEAD" for part in text.split("...", 1))
+        one, two = text.split("...", 1)
+        two = two or "HEAD"
         _commit(one, top), _commit(two, top)
         base = _git(top, "merge-base", one, two, wrong=f"--git {text}: {one} and {two} have no commit in common")
         return base.strip(), _commit(two, top)
     one, dots, two = text.partition("..")
-    return _commit(one or "HEAD", top), _commit(two or "HEAD", top) if dots else None
+    return _commit(one, top), _commit(two or "HEAD", top) if dots else None
 
 
 def _commit(revision: str, top: Path) -> str:

@@ -150,6 +150,9 @@ def _told(found: Sequence[Pair]) -> list[Pair]:
 # ---------------------------------------------------------------- formats
 
 
+MOST_ROWS = 24
+"""Variants up to which the table names those that are the same, too."""
+
 LONG_NAME = 20
 """From this length on the sides are named above the table."""
 
@@ -157,6 +160,7 @@ LONG_NAME = 20
 def _text(found: Sequence[Pair], names: tuple[str, str], out: TextIO, seconds: float | None) -> None:
     from fencepost.report.text import console_for, sentence_table
     from rich import box
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
@@ -172,7 +176,8 @@ def _text(found: Sequence[Pair], names: tuple[str, str], out: TextIO, seconds: f
             console.print()
         rows: list[tuple[tuple[str, str, str, str], str]] = []
         before = None
-        for pair in found:
+        shown = found if len(found) <= MOST_ROWS else [pair for pair in found if pair.changes or pair.judged != FINE]
+        for pair in shown:
             if pair.design != before and pair.label:
                 rows.append(((pair.design, "", "", ""), "bold"))
             before = pair.design
@@ -190,8 +195,12 @@ def _text(found: Sequence[Pair], names: tuple[str, str], out: TextIO, seconds: f
             table.add_column(head, overflow="fold", width=width)
         for row, style in rows:
             first = row[0].replace("::", "::\n") if style == "bold" and len(row[0]) > widths[0] else row[0]
-            table.add_row(Text(first, "bold" if style == "bold" else ""), *map(Text, row[1:3]), Text(row[3], style))
-        console.print(table)
+            cell = Text(first.strip(), "bold" if style == "bold" else "")
+            table.add_row(Padding(cell, (0, 0, 0, 2)) if first.startswith("  ") else cell, *map(Text, row[1:3]), Text(row[3], style))
+        if rows:
+            console.print(table)
+        if len(shown) < len(found):
+            console.print(Text(f"{'' if not rows else 'and '}{len(found) - len(shown)} variants that are the same on both sides"))
         for pair in _told(found):
             console.print()
             label = f" [{pair.label}]" if pair.label else ""

@@ -12,6 +12,7 @@ from fencepost.model import program as p
 from fencepost.model.language.errors import fail, shown, user_frame
 from fencepost.model.language.purity import Known, changes, fingerprint, state_of
 from fencepost.model.language.tracer import CutRun, Frame, Life, user_frames
+from fencepost.model.language.used_after import used_after
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
@@ -78,11 +79,14 @@ class MaybeBlock:
     def __init__(self, design: Design, name: str) -> None:
         self._design, self._name, self._frame = design, name, Frame("maybe", name)
 
+    def __bool__(self) -> bool:
+        fail(f"maybe {self._name!r} is a block: with d.maybe({self._name!r}):; ask with d.choose")
+
     def __enter__(self) -> None:
         recording = self._design._running()
         user = user_frame()
         assert user is not None
-        self._text, self._names = _block_at(user)
+        self._text, self._block = _block_at(user)
         # A repetition only has to do the same again: what the run that it repeats did was looked at.
         self._before, self._outside = ({}, {}) if recording.repeats else (_variables(), state_of(recording.tracer.body))
         self._advances, self._held = dict(recording.advances), recording.alive()
@@ -127,7 +131,11 @@ class MaybeBlock:
             of = getattr(object_, "_life", None)
             if isinstance(of, Life) and of.dead is not None:
                 continue  # its use will be refused
-            if changed_inside or depth < len(frames) - 1 or name in self._names:
+            if changed_inside or depth < len(frames) - 1 or self._block.uses(name):
+                self._changed(name)
+        gone = [name for depth, name in self._before if depth == len(frames) - 1 and name not in frames[depth].f_locals]
+        for name in gone:
+            if self._block.uses(name):
                 self._changed(name)
 
     def _changed(self, name: str) -> NoReturn:
@@ -153,13 +161,27 @@ def _variables() -> dict[tuple[int, str], tuple[Any, ...]]:
     }
 
 
+class _Block:
+    """The text of a maybe block and of the function around it."""
+
+    def __init__(self, function: ast.AST, block: ast.With) -> None:
+        self._function, self._with = function, block
+        self._used: dict[str, bool] = {}
+
+    def uses(self, name: str) -> bool:
+        """Whether what follows may use the variable as the block left it."""
+        if name not in self._used:
+            self._used[name] = used_after(self._function, self._with, name)
+        return self._used[name]
+
+
 _Withs = list[tuple[ast.AST, ast.With]]
 _files: dict[str, tuple[list[str], _Withs]] = {}
-_blocks: dict[tuple[str, int], tuple[list[str], str, frozenset[str]]] = {}
+_blocks: dict[tuple[str, int], tuple[list[str], str, _Block]] = {}
 
 
-def _block_at(frame: FrameType) -> tuple[str, frozenset[str]]:
-    """Place of the `with` that the frame is entering, and the names that are set in it and used after it.
+def _block_at(frame: FrameType) -> tuple[str, _Block]:
+    """Place and text of the `with` that the frame is entering.
 
     The same place is read once. Raises `DesignError` as `_read_block` does.
     """
@@ -171,8 +193,8 @@ def _block_at(frame: FrameType) -> tuple[str, frozenset[str]]:
     return known[1:]
 
 
-def _read_block(frame: FrameType, lines: list[str]) -> tuple[str, frozenset[str]]:
-    """Place of the `with` that the frame is entering, and the names that are set in it and used after it.
+def _read_block(frame: FrameType, lines: list[str]) -> tuple[str, _Block]:
+    """Place and text of the `with` that the frame is entering.
 
     Raises `DesignError` when the block can be left other than through its end: the tracer would not see what follows.
     """
@@ -200,9 +222,7 @@ def _read_block(frame: FrameType, lines: list[str]) -> tuple[str, frozenset[str]
                 f"{word} leaves a maybe block; what follows would not be traced: ask with `if d.choose(...)` instead",
                 shown(frame.f_code.co_filename, line),
             )
-    stored = {n.id for s in block.body for n in ast.walk(s) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    stored |= {n.name for s in block.body for n in ast.walk(s) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-    return place, frozenset(name for name in stored if _used_after(function, block, name))
+    return place, _Block(function, block)
 
 
 def _withs(node: ast.AST, function: ast.AST) -> Iterator[tuple[ast.AST, ast.With]]:
@@ -230,52 +250,3 @@ def _exits(node: ast.AST, in_loop: bool) -> Iterator[ast.AST]:
         return
     for inner in ast.iter_child_nodes(node):
         yield from _exits(inner, in_loop)
-
-
-def _used_after(function: ast.AST, block: ast.With, name: str) -> bool:
-    """Whether the name may be read after the block before it is certainly set again."""
-    inside = {id(n) for s in block.body for n in ast.walk(s)}
-    looped = any(
-        isinstance(loop, (ast.For, ast.While)) and any(n is block for n in ast.walk(loop)) for loop in ast.walk(function)
-    )
-    for kind, node, certain in _uses(function, True):
-        if id(node) in inside or node.id != name:
-            continue
-        after = (node.lineno, node.col_offset) > (block.end_lineno or 0, block.end_col_offset or 0)
-        if not after and not looped:
-            continue
-        if kind == "load":
-            return True
-        if certain and not looped:
-            return False
-    return False
-
-
-def _uses(node: ast.AST, certain: bool) -> Iterator[tuple[str, ast.Name, bool]]:
-    """Loads and stores of names in the order in which they happen; `certain`: not under a condition."""
-    if isinstance(node, ast.Name):
-        yield ("load" if isinstance(node.ctx, ast.Load) else "store"), node, certain
-    elif isinstance(node, ast.AugAssign):
-        if isinstance(node.target, ast.Name):
-            yield "load", node.target, certain
-        yield from _uses(node.value, certain)
-        yield from _uses(node.target, certain)
-    elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
-        if node.value is not None:
-            yield from _uses(node.value, certain)
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            yield from _uses(target, certain)
-    elif isinstance(node, ast.For):
-        yield from _uses(node.iter, certain)
-        yield from _uses(node.target, certain)
-        for statement in [*node.body, *node.orelse]:
-            yield from _uses(statement, False)
-    elif isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-        for generator in node.generators:
-            yield from _uses(generator, False)
-        for part in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
-            yield from _uses(part, False)
-    else:
-        sure = certain and not isinstance(node, (ast.If, ast.While, ast.Try, ast.IfExp, ast.FunctionDef, ast.Lambda))
-        for child in ast.iter_child_nodes(node):
-            yield from _uses(child, sure or isinstance(node, ast.FunctionDef))

@@ -11,7 +11,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import Fixed, fail, question
+from fencepost.model.language.errors import Fixed, NotModelled, fail, question
 from fencepost.model.language.index import Handle, Index, LastPosition, Position, Turn
 from fencepost.model.language.managed import handed_over
 from fencepost.model.language.objects import Event, Referent, Tensor
@@ -125,7 +125,7 @@ def _gone(value: object) -> bool:
     if isinstance(value, tuple):
         return bool(value) and all(map(_gone, value))
     life = getattr(value, "_life", None)
-    return (isinstance(life, Life) and life.dead is not None) or (isinstance(value, Item) and value.gone)
+    return (isinstance(life, Life) and life.dead is not None) or (isinstance(value, Item) and value.gone) or isinstance(value, NotModelled)
 
 
 def _seen(recording: Recording) -> dict[Any, Any]:
@@ -135,29 +135,39 @@ def _seen(recording: Recording) -> dict[Any, Any]:
         "advances": dict(recording.advances), "streams": list(map(id, recording.streams)), "held": recording.alive(),
     }  # fmt: skip
     known: Known = {}
+    contents: dict[tuple[int, str], Any] = {}
     for depth, frame in enumerate(user_frames()):
         for name, value in frame.f_locals.items():
             if not _gone(value) and not name.startswith("."):
                 found[depth, name] = fingerprint(value, known)
-    found["outside"] = state_of(recording.tracer.body)
+                contents[depth, name] = _content(value, known)
+    found["outside"], found["contents"] = state_of(recording.tracer.body), contents
     return found
 
 
-def _by_for(frame: FrameType) -> bool:
-    """Whether a call is what a `for` statement goes through, so that nothing hidden keeps count of what it gives.
+def _content(value: Any, known: Known) -> Any:
+    """What a body can tell of a variable but for which object of the language it is: that shows in what is done with it."""
+    if type(value).__module__.startswith("fencepost.model.language"):
+        return "an object"
+    if type(value) in (list, tuple, set, frozenset):
+        inner = [_content(one, known) for one in value]
+        return (type(value), frozenset(inner) if type(value) in (set, frozenset) else tuple(inner))
+    if type(value) is dict:
+        return (dict, tuple((_content(key, known), _content(one, known)) for key, one in value.items()))
+    return fingerprint(value, known)
 
-    In a generator that yields in the loop, also whether a `for` or `yield from` goes through that, as far as it can be told now.
-    """
+
+def _by_for(frame: FrameType) -> bool:
+    """Whether a call is what a `for` statement goes through, so that nothing hidden keeps count of what it gives; not in a loop of a
+    generator that yields, for nobody can tell what goes through that."""
     code = frame.f_code
     behind = [step for step in _steps(code) if step.offset > frame.f_lasti][:2]
     if [step.opname for step in behind] != ["GET_ITER", "FOR_ITER"]:
         return False
     loop = range(behind[1].offset, behind[1].argval)
-    if not code.co_flags & inspect.CO_GENERATOR or not any(s.offset in loop and s.opname in ("YIELD_VALUE", "YIELD_FROM", "SEND") for s in _steps(code)):
-        return True
-    resumed = frame.f_back
-    at = [step.opname for step in _steps(resumed.f_code) if step.offset <= resumed.f_lasti] if resumed is not None else []
-    return bool(at) and at[-1] in ("FOR_ITER", "SEND", "YIELD_FROM")
+    return not code.co_flags & inspect.CO_GENERATOR or not any(
+        step.offset in loop and step.opname in ("YIELD_VALUE", "YIELD_FROM", "SEND") for step in _steps(code)
+    )
 
 
 @functools.lru_cache(maxsize=256)
@@ -294,10 +304,10 @@ class Queue(Fixed):
             recording.same_locks(locks, f"an iteration of the drain loop over {self._name!r}", "or be held twice")
             seen = _seen(recording) if visit < 2 or not recording.repeats else {}
             if visit == 2 and not recording.repeats:
-                for key, value in seen.items():
-                    if isinstance(key, tuple) and before.get(key) != value:
+                for (depth_of, name), value in seen["contents"].items():
+                    if before["contents"].get((depth_of, name)) != value:
                         fail(
-                            f"{key[1]!r} changes in every iteration of the drain loop over {self._name!r}, and what follows may depend on "
+                            f"{name!r} changes in every iteration of the drain loop over {self._name!r}, and what follows may depend on "
                             "it; keep the outcome in a d.cell, or do not count"
                         )
             if not recording.drain_head(self._id, visit, same=visit == 1 and seen == before):

@@ -188,10 +188,11 @@ class Tensor(Referent):
         recording = self._design._running()
         self._host("write", self._access(recording, "w", same_bytes=same_bytes), recording, time)
 
-    def read(self, *, harm: str = "value", time: float | None = None) -> None:
-        """Host loads, now. `harm`: what a stale value does ("address", "value", "shape", "quality")."""
+    def read(self, *, harm: str = "value", time: float | None = None) -> NotModelled:
+        """Host loads, now. `harm`: what a stale value does ("address", "value", "shape", "quality"). The value is not modelled."""
         recording = self._design._running()
         self._host("read", self._access(recording, "r", harm), recording, time)
+        return NotModelled(self._name)
 
     # ------------------------------------------------------------ copies
 

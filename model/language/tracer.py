@@ -577,8 +577,11 @@ class Tracer:
                     "or break from a finally block",
                     self._body_place(),
                 )
-            if (result is not None and hasattr(result, "__next__")) or hasattr(result, "__await__"):
-                fail(f"the body of {self.name!r} is a generator; write a plain function", self._body_place())
+            if result is not None and (hasattr(result, "__next__") or hasattr(result, "__await__")):
+                what = "a generator" if hasattr(result, "__next__") else "a coroutine (async def)"
+                if hasattr(result, "close"):
+                    result.close()  # or the interpreter complains that nobody awaited it
+                fail(f"the body of {self.name!r} is {what}; write a plain function", self._body_place())
             for (group, rank), count in recording.ahead.items():
                 if count > 0 and self.kind == "loop":
                     fail(

@@ -1,0 +1,181 @@
+"""Whether a variable may be read behind a block of the text before it is certainly set again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+_TRIES = {"Try", "TryStar"}
+"""`except*` is newer than Python 3.10."""
+_BY_TEXT = {"locals", "vars", "eval", "exec", "dir"}
+_MAY_LEAVE = {"maybe", "suppress"}
+"""Context managers whose block may not be run to its end."""
+
+Flow = tuple[bool, bool]
+"""Of some text and a name: whether it may read the name before it sets it, and whether it surely sets it (or is never left)."""
+
+
+def used_after(function: ast.AST, block: ast.With, name: str) -> bool:
+    """Whether the name may be read after the block before it is certainly set again; also by what is defined elsewhere in the function
+    and may be called after it."""
+    inside = {id(n) for s in block.body for n in ast.walk(s)}
+    for node in ast.walk(function):
+        if isinstance(node, _SCOPES) and node is not function and id(node) not in inside and name in _free(node):
+            return True
+    reads, _ = _behind(function, block, name)
+    return reads
+
+
+def _behind(node: ast.AST, block: ast.With, name: str) -> Flow:
+    """The flow from the end of the block to the end of `node`, which contains it."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(node, field, None)
+        if not isinstance(inner, list):
+            continue
+        for at, child in enumerate(inner):
+            if child is block:
+                return _around(node, field, _sequence(inner[at + 1 :], name), name)
+            if any(n is block for n in ast.walk(child)):
+                first = _behind(child, block, name)
+                rest: Flow = (False, False) if field in ("handlers", "cases") else _sequence(inner[at + 1 :], name)
+                return _around(node, field, _then(first, rest), name)
+    return True, False  # not found where statements are: nothing is known
+
+
+def _around(node: ast.AST, field: str, flow: Flow, name: str) -> Flow:
+    """What may follow in the same statement when the flow in one of its parts has ended."""
+    if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and field == "body":
+        again, _ = _flow(node, name)  # another iteration, or none
+        return flow[0] or (not flow[1] and again), flow[1]
+    if type(node).__name__ in _TRIES:
+        parts: Any = node
+        caught = any(_flow(handler, name)[0] for handler in parts.handlers) if field == "body" else False
+        if field == "body":
+            flow = _then(flow, _sequence(parts.orelse, name))
+        last = _sequence(parts.finalbody, name) if field != "finalbody" else (False, False)
+        return flow[0] or caught or last[0], (flow[1] and not caught) or last[1]
+    return flow
+
+
+def _then(first: Flow, second: Flow) -> Flow:
+    return first[0] or (not first[1] and second[0]), first[1] or second[1]
+
+
+def _sequence(nodes: Sequence[ast.AST], name: str) -> Flow:
+    found: Flow = (False, False)
+    for node in nodes:
+        found = _then(found, _flow(node, name))
+    return found
+
+
+def _maybe(flow: Flow) -> Flow:
+    """Text that may not run."""
+    return flow[0], False
+
+
+def _either(*flows: Flow) -> Flow:
+    return any(f[0] for f in flows), all(f[1] for f in flows)
+
+
+def _flow(node: ast.AST, name: str) -> Flow:
+    """What a statement or expression does with the name, in the order in which it is run."""
+    if isinstance(node, ast.Name):
+        if isinstance(node.ctx, ast.Load):
+            return node.id == name or node.id in _BY_TEXT, False
+        return False, node.id == name
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        now: list[ast.AST] = [*node.decorator_list]
+        now += [*node.bases] if isinstance(node, ast.ClassDef) else [d for d in (*node.args.defaults, *node.args.kw_defaults) if d is not None]
+        return _then(_sequence(now, name), (False, node.name == name))
+    if isinstance(node, ast.Lambda):
+        return _sequence([d for d in (*node.args.defaults, *node.args.kw_defaults) if d is not None], name)
+    if isinstance(node, _COMPREHENSIONS):
+        first, *others = node.generators
+        own = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        rest: list[ast.AST] = [n for g in others for n in (g.iter, *g.ifs)] + list(first.ifs)
+        rest += [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        return _then(_flow(first.iter, name), (False, False) if name in own else _maybe(_sequence(rest, name)))
+    if isinstance(node, ast.AugAssign):
+        target = node.target
+        read: Flow = (isinstance(target, ast.Name) and target.id == name, False)
+        return _then(_then(read, _flow(node.value, name)), _flow(target, name))
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+        if node.value is None:
+            return False, False
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return _then(_flow(node.value, name), _sequence(targets, name))
+    if isinstance(node, (ast.If, ast.IfExp)):
+        branches = [node.body, node.orelse]
+        return _then(_flow(node.test, name), _either(*(_sequence(b if isinstance(b, list) else [b], name) for b in branches)))
+    if isinstance(node, ast.BoolOp):
+        return _then(_flow(node.values[0], name), _maybe(_sequence(node.values[1:], name)))
+    if isinstance(node, ast.Compare):
+        return _then(_sequence([node.left, node.comparators[0]], name), _maybe(_sequence(node.comparators[1:], name)))
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        turn = _then(_flow(node.target, name), _sequence(node.body, name))
+        return _then(_flow(node.iter, name), _maybe(_then(_maybe(turn), _sequence(node.orelse, name))))
+    if isinstance(node, ast.While):
+        return _then(_flow(node.test, name), _maybe(_sequence([*node.body, *node.orelse], name)))
+    if type(node).__name__ in _TRIES:
+        parts: Any = node
+        tried = _sequence(parts.body, name)
+        handled = [_flow(handler, name) for handler in parts.handlers]
+        whole = _either(_then(tried, _sequence(parts.orelse, name)), *handled)
+        last = _sequence(parts.finalbody, name)
+        return whole[0] or last[0], whole[1] or last[1]
+    if isinstance(node, ast.ExceptHandler):
+        return _then((False, node.name == name), _sequence(node.body, name))
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        leaves = any(isinstance(n, (ast.Name, ast.Attribute)) and (getattr(n, "id", None) or getattr(n, "attr", None)) in _MAY_LEAVE
+                     for item in node.items for n in ast.walk(item.context_expr))  # fmt: skip
+        entered = _sequence([part for item in node.items for part in (item.context_expr, item.optional_vars) if part is not None], name)
+        body = _sequence(node.body, name)
+        return _then(entered, _maybe(body) if leaves else body)
+    if isinstance(node, ast.Match):
+        cases = [_then((False, name in _captured(c.pattern)), _sequence([*([c.guard] if c.guard else []), *c.body], name)) for c in node.cases]
+        return _then(_flow(node.subject, name), _maybe(_either(*cases)))
+    if isinstance(node, ast.Assert):
+        return _then(_flow(node.test, name), _maybe(_flow(node.msg, name)) if node.msg is not None else (False, False))
+    if isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
+        return _sequence(list(ast.iter_child_nodes(node)), name)[0], True
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return False, any((alias.asname or alias.name.partition(".")[0]) == name for alias in node.names)
+    return _sequence(list(ast.iter_child_nodes(node)), name)
+
+
+def _captured(pattern: ast.AST) -> set[str]:
+    """The names that a pattern sets."""
+    found = {getattr(n, "name", None) for n in ast.walk(pattern)} | {getattr(n, "rest", None) for n in ast.walk(pattern)}
+    return {one for one in found if isinstance(one, str)}
+
+
+def _free(scope: ast.AST) -> set[str]:
+    """The names that a function or class reads or sets in the function around it."""
+    loads: set[str] = set()
+    stores: set[str] = set()
+    outer: set[str] = set()
+    for node in _within(scope):
+        if isinstance(node, ast.Name):
+            (loads if isinstance(node.ctx, ast.Load) else stores).add(node.id)
+        elif isinstance(node, (ast.Nonlocal, ast.Global)):
+            outer |= set(node.names)
+        elif isinstance(node, ast.arg):
+            stores.add(node.arg)
+        elif isinstance(node, _SCOPES):
+            loads |= _free(node)
+            if not isinstance(node, ast.Lambda):
+                stores.add(node.name)
+    return outer | loads if isinstance(scope, ast.ClassDef) else outer | (loads - stores)
+
+
+def _within(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a scope, and the scopes in it without what is in them."""
+    todo = list(ast.iter_child_nodes(scope))
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, _SCOPES):
+            todo += ast.iter_child_nodes(node)
