@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost.model import program as p
 
@@ -53,6 +53,9 @@ def _faults(program: p.Program) -> Iterator[str]:
             yield f"thread {thread.name!r} goes on at node {wrong[0]} of {len(thread.nodes)}"
         if _endless(thread):
             yield f"a turn of thread {thread.name!r} never ends"
+        for info in thread.locals:
+            if info.pool is not None:
+                yield from _object(program, info.pool, p.Pool)
         for node in thread.nodes:
             yield from _of_value(program, thread, node)
 
@@ -87,6 +90,7 @@ def _of_value(program: p.Program, thread: p.Thread, value: Any) -> Iterator[str]
         yield from _object(program, value.id, p.Data)
     elif isinstance(value, p.Local):
         yield from _local(thread, value.id)
+    yield from _handed_over(program, thread, value)
     for name in value.__struct_fields__:
         field = getattr(value, name)
         if name in _BY_ID:
@@ -97,7 +101,6 @@ def _of_value(program: p.Program, thread: p.Thread, value: Any) -> Iterator[str]
         elif name == "locals":
             for number in field:
                 yield from _local(thread, number)
-            yield from _received(program, thread, value)
         else:
             yield from _of_value(program, thread, field)
             if name in _OPERANDS and field is not None:
@@ -116,21 +119,42 @@ def _local(thread: p.Thread, number: int) -> Iterator[str]:
         yield f"thread {thread.name!r} uses local {number} of {len(thread.locals)}"
 
 
-def _received(program: p.Program, thread: p.Thread, value: Any) -> Iterator[str]:
-    """A get whose locals are not of the kinds that the item has."""
-    if isinstance(value, p.Get) and 0 <= value.queue < len(program.objects):
-        source, items = program.objects[value.queue], dict(getattr(program.objects[value.queue], "items", ()))
-        wanted = items.get(value.tag)
-        if wanted is None and isinstance(source, p.Queue):
-            yield f"thread {thread.name!r} gets an item {value.tag!r} from {source.name!r}, which has none"
-    elif isinstance(value, p.CellGet) and 0 <= value.cell.id < len(program.objects):
-        source = program.objects[value.cell.id]
-        wanted = getattr(source, "item", None)
+def _handed_over(program: p.Program, thread: p.Thread, value: Any) -> Iterator[str]:
+    """A put or get whose values are not as many, or whose locals are not of the kinds, that the item has; a question of other tags."""
+    if isinstance(value, p.Ask):
+        source = _named(program, value.question.queue, p.Queue) if isinstance(value.question, p.QueueTag) else None
+        if source is not None and {answer for answer, _ in value.branches} != {tag for tag, _ in source.items}:
+            yield f"thread {thread.name!r} tells other items of {source.name!r} apart than it has"
+        return
+    if isinstance(value, (p.Put, p.Get)):
+        queue = _named(program, value.queue, p.Queue)
+        wanted = dict(queue.items).get(value.tag) if queue is not None else None
+        name, tag = getattr(queue, "name", "?"), value.tag
+        if queue is not None and wanted is None:
+            yield f"thread {thread.name!r} names an item {tag!r} of {name!r}, which has none"
+    elif isinstance(value, (p.CellSet, p.CellGet)) and isinstance(value.cell, (p.Obj, p.Slot)):
+        cell = _named(program, value.cell.id, p.Cell)
+        name, wanted = getattr(cell, "name", "?"), cell.item if cell is not None else None
     else:
         return
+    if wanted is None:
+        return
+    if isinstance(value, (p.Put, p.CellSet)):
+        if len(value.values) != len(wanted):
+            yield f"thread {thread.name!r} puts {len(value.values)} values into {name!r}, whose items are ({', '.join(wanted)})"
+        return
     given = tuple(thread.locals[number].kind for number in value.locals if 0 <= number < len(thread.locals))
-    if wanted is not None and given != wanted:
-        yield f"thread {thread.name!r} gets ({', '.join(given)}) from {source.name!r}, whose items are ({', '.join(wanted)})"
+    if given != tuple(wanted):
+        yield f"thread {thread.name!r} gets ({', '.join(given)}) from {name!r}, whose items are ({', '.join(wanted)})"
+
+
+_Named = TypeVar("_Named", bound=p.Data)
+
+
+def _named(program: p.Program, number: int, kind: type[_Named]) -> _Named | None:
+    """The object of that number if it is one of that kind; if it is not, that is told elsewhere."""
+    thing = program.objects[number] if 0 <= number < len(program.objects) else None
+    return thing if isinstance(thing, kind) else None
 
 
 def _operand(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import TextIO
 
@@ -25,5 +24,7 @@ def columns(otherwise: int = 100, out: TextIO | None = None) -> int:
     try:
         wide = os.get_terminal_size(target.fileno()).columns
     except (OSError, ValueError):  # a terminal of another kind, as in a notebook
+        import shutil  # which brings all kinds of archives along
+
         wide = shutil.get_terminal_size((otherwise, 24)).columns
     return max(NARROWEST, wide or otherwise)

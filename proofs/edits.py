@@ -24,6 +24,13 @@ def writable(program: p.Program, t: int, op: p.Operation) -> bool:
         return False
     if any(isinstance(thing, p.Stream) and thing.process not in ("", thread.process) for thing in things):
         return False
+    foreign = {
+        one.id
+        for one, thing in zip(named, things, strict=False)
+        if isinstance(thing, p.Event) and thing.process not in ("", thread.process)
+    }
+    if foreign - {x.id for x in _named(thread.nodes)}:
+        return False  # an event of another process is known here only where it was handed over (S140)
     waits = op.stream if isinstance(op, p.StreamSync) else op.other if isinstance(op, p.WaitStream) else None
     agent = program.objects[waits.id] if isinstance(waits, (p.Obj, p.Slot)) else None
     if isinstance(agent, p.Stream) and agent.is_agent:
@@ -36,6 +43,17 @@ def writable(program: p.Program, t: int, op: p.Operation) -> bool:
     if isinstance(op, p.RecordStream):
         return Context(program, thread).homes(op.block) <= {thread.process}  # S72
     return True
+
+
+def _named(value: object) -> list[p.Obj | p.Slot]:
+    """The objects that operations name."""
+    if isinstance(value, (p.Obj, p.Slot)):
+        return [value]
+    if isinstance(value, p.Data):
+        return [x for field in value.__struct_fields__ for x in _named(getattr(value, field))]
+    if isinstance(value, tuple):
+        return [x for one in value for x in _named(one)]
+    return []
 
 
 def before_call(thread: p.Thread, n: int) -> int:

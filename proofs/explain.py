@@ -25,6 +25,9 @@ LOOSER = 500
 """So many more states than the proof a question may store that takes one of its synchronisations away: what leaves no more runs
 than that stays within, and what lets somebody run ahead without bound would fill any number."""
 
+MEETING = 4_000
+"""States that all these questions of one design store in which streams meet, where a state costs ten times as much as elsewhere."""
+
 NONE_ALONE = "program, stream and hand-over order; no single synchronisation is needed alone"
 NOT_ASKED = "program, stream and hand-over order; whether a single synchronisation is needed alone was not decided"
 
@@ -408,30 +411,34 @@ class Explainer:
         merged: dict[str, tuple[list[str], int | None]] = {}
         loose: set[tuple[int, int] | int] = set()
         """Synchronisations and channels without which somebody runs ahead without bound: asked about once."""
+        left = MEETING
         for search, reach in searches:
             location = reach.location
             assert location is not None
             label = location.label(self.program)
-            needed: list[str] = []
             matter = [(t, i) for t, i in syncs if i not in search.passed[t]]
-            most = reach.size + LOOSER
-            asked = reach.size <= 2_000 and len(matter) <= 12 and len(channels) <= 12
+            ways: list[tuple[tuple[int, int] | int, str]] = []
             if len(matter) <= 12 and reach.size <= 2_000:
-                for at in matter:
-                    clean = None if at in loose else self._clean(search.without(*at), most)
-                    if clean is None:
-                        loose.add(at)
-                    asked = asked and clean is not None
-                    if clean is False:
-                        needed.append(f"{describe(self.program, at)} ({place(self.program, at)})")
+                ways += [(at, f"{describe(self.program, at)} ({place(self.program, at)})") for at in matter]
             if len(channels) <= 12 and reach.size <= 2_000:
                 for channel, (tag, at) in channels.items():
-                    clean = None if channel in loose else self.clean(edits.without_channel(self.program, channel), location, most)
+                    words = f"{tag or 'the signals'} on {self.program.objects[channel].name} ({place(self.program, at)})"
+                    ways.append((channel, words))
+            needed: list[str] = []
+            asked, most = len(ways) == len(matter) + len(channels), reach.size + LOOSER
+            for way, words in ways:
+                clean = None
+                if way not in loose and (left > 0 or not channels):
+                    if isinstance(way, int):
+                        clean = self.clean(edits.without_channel(self.program, way), location, most)
+                    else:
+                        clean = self._clean(search.without(*way), most)
                     if clean is None:
-                        loose.add(channel)
-                    asked = asked and clean is not None
-                    if clean is False:
-                        needed.append(f"{tag or 'the signals'} on {self.program.objects[channel].name} ({place(self.program, at)})")
+                        loose.add(way)
+                    left -= most if clean is None else reach.size if clean else 0
+                asked = asked and clean is not None
+                if clean is False:
+                    needed.append(words)
             alone = NONE_ALONE if asked else NOT_ASKED
             merged[label] = (list(dict.fromkeys(needed)) or [alone], self._margin(location, reach))
         for label, (needed, margin) in merged.items():

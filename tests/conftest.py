@@ -24,7 +24,7 @@ AREAS = {
     "mutation": "mutation",
     "proofs": "certificate_engine certificate_files certificate_meetings condition promela proofs_page smt smt_random "
     "soak_certificates soak_smt",
-    "waits": "cost plan protections_meetings repair waits waits_costs waits_many waits_meetings waits_random",
+    "waits": "cost plan protections_meetings repair repair_written waits waits_costs waits_many waits_meetings waits_random",
     "frontend": "ci_examples cli diff meeting_words packaging plugin report",
     "gpu": "gpu_calls gpu_commands gpu_device gpu_gates gpu_graphs gpu_meetings gpu_plans gpu_undefined sanitizers",
 }

@@ -31,7 +31,7 @@ CALL = "written_here_"
 
 _NAME = r"([^()]+?)(?:\[([^\]]+)\])?"
 _ORDER = re.compile(rf"{_NAME}\.(synchronize|wait_event|wait_stream|record_stream)\((?:{_NAME})?\) (before|behind) ([^,]+)(.*)$")
-_NEW = re.compile(r", a new (?:ring of (\d+) events|event) recorded behind .+ \((\S+):(\d+)\)$")
+_NEW = re.compile(r", a new (?:ring of (\d+) events|event)(?: of GPU (\d+))? recorded behind .+ \(\S+:(\d+)\)$")
 _AGAIN = re.compile(r"(?:, )?([^,()]+)\.record\(\) also behind .*?(?: \((\S+):(\d+)\))?$")
 _SLOTS = re.compile(r"(.+): (\d+) slots instead of (\d+)(?:; (.+) as well)?$")
 _WHOSE = re.compile(r" of ([^,()]+)$")
@@ -47,7 +47,8 @@ class Written:
     def __init__(self, additions: Sequence[Addition]) -> None:
         self.calls: list[tuple[int, str, Callable[[Design], None]]] = []
         """Line, "before" or "behind" it, and what to do there."""
-        self.events: dict[str, int | None] = {}
+        self.events: dict[str, tuple[int | None, int]] = {}
+        """Name -> how many there are where it is a ring, and of which GPU."""
         self.depths: dict[str, int] = {}
         for one in additions:
             line = one.place.rpartition(":")[2]
@@ -72,8 +73,9 @@ class Written:
         new = _NEW.match(rest)
         if new:
             event = subject if call == "synchronize" else object_
-            self.events[event] = int(new[1]) if new[1] else None
-            self._record(event, int(new[3]), self.events[event], rest.rpartition(" (")[0])
+            depth = int(new[1]) if new[1] else None
+            self.events[event] = (depth, int(new[2] or 0))
+            self._record(event, int(new[3]), depth, rest.rpartition(" (")[0])
         elif rest:
             also = _AGAIN.match(rest)
             if also is None or also[3] is None:
@@ -225,7 +227,7 @@ def _at_call(written: Written) -> Iterator[None]:
 @contextmanager
 def _objects(written: Written) -> Iterator[None]:
     """New events are made first, rings as deep as the additions say, whoever else is indexed by their cursor."""
-    saved = {name: getattr(Design, name) for name in ("__init__", "pinned", "device", "pageable", "event", "cell", "cursor")}
+    saved = {name: getattr(Design, name) for name in ("__init__", "pinned", "device", "pageable", "managed", "stream", "event", "cell", "cursor")}
 
     def deeper(name: str) -> Callable[..., Any]:
         def made(d: Design, called: str, *arguments: Any, **options: Any) -> Any:
@@ -237,8 +239,8 @@ def _objects(written: Written) -> Iterator[None]:
 
     def begun(d: Design, name: str) -> None:
         saved["__init__"](d, name)
-        for event, depth in written.events.items():
-            d.event(event, depth=depth)
+        for event, (depth, gpu) in written.events.items():
+            d.event(event, depth=depth, gpu=gpu)
 
     for name in saved:
         setattr(Design, name, begun if name == "__init__" else deeper(name))

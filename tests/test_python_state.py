@@ -554,3 +554,206 @@ def test_variables_of_a_drain_that_say_nothing(k: Kit) -> None:
         k.host.write()
 
     assert len(k.d.build().threads[0].nodes) == 6
+
+
+# ---------------------------------------------------------------- variables that a maybe sets
+
+
+def _copied(k: Kit, at: int) -> None:
+    k.gpu.copy_(k.host, non_blocking=True, stream=k.streams[at])
+
+
+def local_helper(k: Kit) -> None:
+    at = 0
+    with k.d.maybe("m"):
+        at = 1
+
+    def log(name: str) -> str:
+        at = name.upper()
+        return at
+
+    _copied(k, at)
+    log("x")
+
+
+def helper_called_behind(k: Kit) -> None:
+    at = 0
+
+    def copy() -> None:
+        _copied(k, at)
+
+    with k.d.maybe("m"):
+        at = 1
+    copy()
+
+
+def pattern_behind(k: Kit) -> None:
+    at = 0
+    with k.d.maybe("m"):
+        at = 1
+    match k.d.name:
+        case "another":
+            at = 0
+    _copied(k, at)
+
+
+def pattern_inside(k: Kit) -> None:
+    at = 0
+    with k.d.maybe("m"):
+        match 1:
+            case at:
+                k.host.read()
+    _copied(k, at)
+
+
+def short_circuit(k: Kit) -> None:
+    at = 0
+    with k.d.maybe("m"):
+        at = 1
+    _ = k.d.name == "another" and (at := 0)
+    _copied(k, at)
+
+
+def by_text(k: Kit) -> None:
+    at = 0
+    with k.d.maybe("m"):
+        at = 1
+    _copied(k, locals()["at"])
+
+
+def in_a_loop(k: Kit) -> None:
+    at = 0
+    for _ in range(2):
+        _copied(k, at)
+        with k.d.maybe("m"):
+            at = 1
+
+
+def deleted(k: Kit) -> None:
+    at = 0
+    with k.d.maybe("m"):
+        del at
+    try:
+        _copied(k, at)
+    except NameError:
+        _copied(k, 1)
+
+
+def imported(k: Kit) -> None:
+    at: Any = 0
+    with k.d.maybe("m"):
+        import math as at
+    _copied(k, 0 if at == 0 else 1)
+
+
+def tried(k: Kit) -> None:
+    at = 0
+    with k.d.maybe("m"):
+        at = 1
+    try:
+        at = int("x")
+    except ValueError:
+        k.host.read()
+    _copied(k, at)
+
+
+def broken_off(k: Kit) -> None:
+    at = 0
+    for turn in range(2):
+        with k.d.maybe("m"):
+            at = 1
+        if turn == 0:
+            break
+        at = 0
+    _copied(k, at)
+
+
+def continued(k: Kit) -> None:
+    at = 0
+    for turn in range(2):
+        if turn == 0:
+            with k.d.maybe("m"):
+                at = 1
+            continue
+        _copied(k, at)
+
+
+def raised(k: Kit) -> None:
+    at = 0
+    try:
+        with k.d.maybe("m"):
+            at = 1
+        if k.d.name:
+            raise KeyError
+        at = 0
+    except KeyError:
+        k.host.read()
+    _copied(k, at)
+
+
+class Swallows:
+    """A context manager that ends its block early."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> bool:
+        return True
+
+
+def swallowed(k: Kit) -> None:
+    at = 0
+    with k.d.maybe("m"):
+        at = 1
+    with Swallows():
+        at = int("x")
+    _copied(k, at)
+
+
+USES = [broken_off, continued, raised, swallowed, local_helper, helper_called_behind, pattern_behind, pattern_inside, short_circuit, by_text, in_a_loop, deleted, imported, tried]
+
+
+@pytest.mark.parametrize("body", USES)
+def test_a_variable_that_a_maybe_sets_and_what_follows_uses(k: Kit, body: Callable[[Kit], None]) -> None:
+    """Each was traced as if the block always ran: PROVED."""
+    k.streams = k.d.stream("streams", depth=2)
+    k.refuses(lambda: body(k), "maybe 'm' changes '(at|copy)', and what follows uses it")
+
+
+def set_again(k: Kit) -> None:
+    at = 0
+    with k.d.maybe("m"):
+        at = 1
+        _copied(k, at)
+    for at in range(2):  # noqa: B007
+        k.host.read()
+    with k.d.current_stream():
+        at = 1
+        _copied(k, at)
+    at = 0
+    if k.event.query():
+        at = 1
+        k.host.read()
+    else:
+        at = 0
+    _copied(k, sum(at for at in (0, 1)))
+
+
+def of_its_own(k: Kit) -> None:
+    with k.d.maybe("m"):
+        at = 1
+        _copied(k, at)
+
+    def other(at: int) -> None:
+        _copied(k, at)
+
+    other(0)
+    _copied(k, max((1, 0), key=lambda at: at))
+    return
+
+
+@pytest.mark.parametrize("body", [set_again, of_its_own])
+def test_a_variable_that_a_maybe_sets_for_itself(k: Kit, body: Callable[[Kit], None]) -> None:
+    k.streams = k.d.stream("streams", depth=2)
+    k.d.loop("worker")(lambda: body(k))
+    assert k.d.build().threads

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
-from fencepost.designs import vllm_v2
+from fencepost.designs import atom, vllm_v2
 from fencepost.model import program as p
 from fencepost.model.language.build import program_of
+from fencepost.model.platform import ENVIRONMENTS, PLATFORMS
+from fencepost.proofs.check import Checker
+from fencepost.proofs.edits import SYNCHRONISATIONS
+from fencepost.proofs.explain import Explainer
 from fencepost.proofs.explore.locations import Location, locations
 from fencepost.proofs.explore.reduction import driven
 from fencepost.proofs.explore.search import Budget, Search
 from fencepost.proofs.explore.setting import Setting
+from fencepost.proofs.liveness import search as liveness
 
 from program_writer import Writer, r, w
 from random_oracle import decide
+from random_programs import generate
 
 ITEM: tuple[tuple[str, tuple[str, ...]], ...] = (("", ()),)
 
@@ -77,3 +85,70 @@ def test_names_and_spans_of_one_buffer(written: tuple[int, int], expected: str) 
     assert decide(x.program("parts")).word == expected
     named = [one for one in locations(x.program("parts")) if one.atom[:1] == ("both",)]
     assert Location("memory", m, ("both", "y", -1, -1)) in named
+
+
+@pytest.mark.parametrize(("design", "parameters"), [
+    (atom.deferred_output, {}), (atom.ell_landing_ring, {}), (vllm_v2.uva_pool, {"stages": 2, "batch_queue_size": 2, "depth": 3}),
+])  # fmt: skip
+def test_a_search_without_a_synchronisation_shares_what_was_compiled(design: object, parameters: dict[str, object]) -> None:
+    """It finds a hazard where the search of the edited program does."""
+    program = program_of(design, parameters)  # type: ignore[arg-type]
+    setting = Setting(program)
+    syncs = [(t, i) for t, thread in enumerate(program.threads) for i, n in enumerate(thread.nodes)
+             if isinstance(n, p.Do) and isinstance(n.operation, SYNCHRONISATIONS)]  # fmt: skip
+    found = []
+    for location in locations(program):
+        search = Search(setting, location, proof=True)
+        for t, i in [at for at in syncs if at[1] not in search.passed[at[0]]][:6]:
+            shared, fresh = search.without(t, i).run(Budget()), Search(Setting(program).without(t, i), location).run(Budget())
+            assert bool(shared.hazards) == bool(fresh.hazards), (location, t, i)
+            found.append(bool(shared.hazards))
+        assert not search.run(Budget()).hazards  # it is as it was
+    assert True in found
+
+
+def test_masks_that_follow_from_others() -> None:
+    """Of the environments some are decided by another one's answer: each says what a search of its own says."""
+    told = 0
+    for seed in range(90):
+        program = generate(random.Random(seed))
+        checker = Checker(program, PLATFORMS["cuda"], ENVIRONMENTS["bare"], Budget(states=500), False, (), explain=False)
+        if checker.answer().verdict != "refuted":
+            continue
+        where, judged = Explainer(checker.setting), checker.judged[0]
+        own = [name for name, environment in ENVIRONMENTS.items() if name != "bare" and where._clean(
+            Search(Setting(program, PLATFORMS["cuda"], environment), judged.location, proof=True))]  # fmt: skip
+        assert where.masks(judged) == own
+        told += bool(own)
+    assert told >= 5
+
+
+def asking(rng: random.Random) -> p.Program:
+    """A thread alone that puts and gets as queries of an event, and tests of the queue, say."""
+    x = Writer()
+    s, e = x.add(p.Stream("s")), x.add(p.Event("e"))
+    q = x.add(p.Queue("q", rng.choice((1, 2, 3)), ITEM))
+
+    def some(deep: int) -> list[object]:
+        kinds = [p.Put(q, "", ()), p.Get(q, "", ()), p.Record(p.Obj(e), p.Obj(s)), p.EventSync(p.Obj(e))]
+        tests = [p.EventQuery(p.Obj(e)), p.QueueFull(q), p.QueueHolds(q, 1), p.StreamQuery(p.Obj(s))]
+        return [
+            (rng.choice(tests), {"yes": some(deep - 1), "no": some(deep - 1)}) if deep and rng.random() < 0.6 else rng.choice(kinds)
+            for _ in range(rng.choice((1, 2, 3)))
+        ]
+
+    x.thread().body = [p.Launch("work", p.Obj(s), ()), *some(2)]
+    return x.program("asking")
+
+
+def test_a_thread_alone_that_queries() -> None:
+    """It hangs iff the search that follows the device says so."""
+    hangs = free = 0
+    for seed in range(250):
+        program = asking(random.Random(seed))
+        if not liveness.follows_device(program):
+            continue
+        whole, got = liveness._search(program, liveness.STATES, alone=True), liveness.search(program)
+        assert got.bounded is None and (got.hang is None) == (whole.hang is None), seed
+        hangs, free = hangs + (whole.hang is not None), free + (whole.hang is None)
+    assert hangs >= 10 and free >= 10, (hangs, free)

@@ -217,7 +217,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         """A counting semaphore that starts at `count` (0: somebody must release first)."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             fail(f"semaphore {name!r}: count={count!r}; it starts at 0 or more")
-        if count > p.MOST_SLOTS:
+        if type(count) is int and count > p.MOST_SLOTS:
             fail(f"semaphore {name!r}: count={count}; it is at most {p.MOST_SLOTS:,}")
         return hosts.Lock(self, name, self._enter(p.Lock(name, count, True, self._process())), True)
 
@@ -567,7 +567,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
             return None
         if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
             fail(f"{name!r}: {what}={value!r}; it is at least 1")
-        if value > p.MOST_SLOTS:
+        if type(value) is int and value > p.MOST_SLOTS:  # no limit to a parameter that stands for all values
             fail(f"{name!r}: {what}={value}; it is at most {p.MOST_SLOTS:,}")
         return value
 

@@ -11,11 +11,9 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _TRIES = {"Try", "TryStar"}
 """`except*` is newer than Python 3.10."""
 _BY_TEXT = {"locals", "vars", "eval", "exec", "dir"}
-_MAY_LEAVE = {"maybe", "suppress"}
-"""Context managers whose block may not be run to its end."""
-
 Flow = tuple[bool, bool]
-"""Of some text and a name: whether it may read the name before it sets it, and whether it surely sets it (or is never left)."""
+"""Of some text and a name: whether it may read the name before it sets it, and whether it surely sets it or returns. An exception, a
+break and a continue count as if the text behind them were run, and as setting nothing."""
 
 
 def used_after(function: ast.AST, block: ast.With, name: str) -> bool:
@@ -49,14 +47,18 @@ def _around(node: ast.AST, field: str, flow: Flow, name: str) -> Flow:
     """What may follow in the same statement when the flow in one of its parts has ended."""
     if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and field == "body":
         again, _ = _flow(node, name)  # another iteration, or none
+        if any(isinstance(n, (ast.Break, ast.Continue)) for n in ast.walk(node)):
+            return flow[0] or again, False  # what follows in the loop may be left out
         return flow[0] or (not flow[1] and again), flow[1]
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        return flow[0], False  # who is entered may end the block early
     if type(node).__name__ in _TRIES:
         parts: Any = node
-        caught = any(_flow(handler, name)[0] for handler in parts.handlers) if field == "body" else False
         if field == "body":
-            flow = _then(flow, _sequence(parts.orelse, name))
+            handled = [_flow(handler, name) for handler in parts.handlers]
+            flow = _either(_then(flow, _sequence(parts.orelse, name)), *handled)
         last = _sequence(parts.finalbody, name) if field != "finalbody" else (False, False)
-        return flow[0] or caught or last[0], (flow[1] and not caught) or last[1]
+        return flow[0] or last[0], flow[1] or last[1]
     return flow
 
 
@@ -88,14 +90,17 @@ def _flow(node: ast.AST, name: str) -> Flow:
         return False, node.id == name
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         now: list[ast.AST] = [*node.decorator_list]
-        now += [*node.bases] if isinstance(node, ast.ClassDef) else [d for d in (*node.args.defaults, *node.args.kw_defaults) if d is not None]
+        if isinstance(node, ast.ClassDef):
+            now.extend(node.bases)
+        else:
+            now.extend(default for default in (*node.args.defaults, *node.args.kw_defaults) if default is not None)
         return _then(_sequence(now, name), (False, node.name == name))
     if isinstance(node, ast.Lambda):
         return _sequence([d for d in (*node.args.defaults, *node.args.kw_defaults) if d is not None], name)
     if isinstance(node, _COMPREHENSIONS):
         first, *others = node.generators
         own = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
-        rest: list[ast.AST] = [n for g in others for n in (g.iter, *g.ifs)] + list(first.ifs)
+        rest: list[ast.AST] = [*first.ifs, *(n for g in others for n in (g.iter, *g.ifs))]
         rest += [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         return _then(_flow(first.iter, name), (False, False) if name in own else _maybe(_sequence(rest, name)))
     if isinstance(node, ast.AugAssign):
@@ -129,18 +134,15 @@ def _flow(node: ast.AST, name: str) -> Flow:
     if isinstance(node, ast.ExceptHandler):
         return _then((False, node.name == name), _sequence(node.body, name))
     if isinstance(node, (ast.With, ast.AsyncWith)):
-        leaves = any(isinstance(n, (ast.Name, ast.Attribute)) and (getattr(n, "id", None) or getattr(n, "attr", None)) in _MAY_LEAVE
-                     for item in node.items for n in ast.walk(item.context_expr))  # fmt: skip
         entered = _sequence([part for item in node.items for part in (item.context_expr, item.optional_vars) if part is not None], name)
-        body = _sequence(node.body, name)
-        return _then(entered, _maybe(body) if leaves else body)
+        return _then(entered, _maybe(_sequence(node.body, name)))  # who is entered may end the block early
     if isinstance(node, ast.Match):
         cases = [_then((False, name in _captured(c.pattern)), _sequence([*([c.guard] if c.guard else []), *c.body], name)) for c in node.cases]
         return _then(_flow(node.subject, name), _maybe(_either(*cases)))
     if isinstance(node, ast.Assert):
         return _then(_flow(node.test, name), _maybe(_flow(node.msg, name)) if node.msg is not None else (False, False))
-    if isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
-        return _sequence(list(ast.iter_child_nodes(node)), name)[0], True
+    if isinstance(node, ast.Return):
+        return node.value is not None and _flow(node.value, name)[0], True
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return False, any((alias.asname or alias.name.partition(".")[0]) == name for alias in node.names)
     return _sequence(list(ast.iter_child_nodes(node)), name)

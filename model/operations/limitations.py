@@ -38,6 +38,8 @@ LIMITATIONS = (
     Limitation("environments: copies in a graph count as calls that launch blocking reaches, and its branches as streams that share the one "
                "hardware queue; so a hazard inside of one launch may be called masked", MISSED, ("S94", "S113", "S116")),
     Limitation("parts by name: together they count as the whole, so a read of bytes that no name covers and nobody wrote is not found", MISSED),
+    Limitation("bytes that nobody wrote, by fp.ANY or by rows: a write of such a part counts as one of whatever is read, and a read of fp.ANY as "
+               "one of bytes that were written", MISSED),
     Limitation("a graph whose inputs are indexed by turn or cursor: addresses are baked, so a constant is asked for", REFUSED,
                ("S92",)),
     Limitation("the legacy default stream and a blocking stream used by two threads, unless several_threads=True makes each call one step",
@@ -65,7 +67,15 @@ LIMITATIONS = (
     Limitation("managed memory of a device without concurrent access that is handed over through a queue or cell", REFUSED, ("S111",)),
     Limitation("sending memory to another process records its event when it is put, not when a feeder thread pickles it, and "
                "never falls back to a synchronisation", ALARM, ("S135", "S136")),
-    Limitation("errors of calls other than records", MISSED, ("S25",)),
+    Limitation("errors of calls other than records, such as CUDA in a forked child", MISSED, ("S25", "S141")),
+    Limitation("priorities of streams, which bias what runs first and order nothing", ALARM, ("S10",)),
+    Limitation("copies from and to managed memory that the platform makes synchronous", ALARM, ("S51",)),
+    Limitation("allocators without caching, where a free may synchronise; large pinned blocks, which are freed and not cached", ALARM,
+               ("S77", "S87")),
+    Limitation("workspaces that a library keeps for each handle and stream: write them down as memory that its kernels write", MISSED, ("S78",)),
+    Limitation("polls of the pinned allocator that a capture keeps from succeeding", ALARM, ("S90",)),
+    Limitation("which stream and thread a backward operation gets: write down the launches and the waits that the engine adds", MISSED,
+               ("S142", "S143")),
     Limitation("a platform that does not do what it documents, such as an event synchronisation that can miss its wake-up "
                "(vllm-project/vllm#53771)", MISSED, ()),
     Limitation("wake-ups of a condition that nobody notified", MISSED, ()),
@@ -77,3 +87,21 @@ LIMITATIONS = (
     Limitation("an unordered pair whose change of value is neither shown nor excluded", UNKNOWN, ()),
 )
 """In the order of the reference page."""
+
+
+WITHOUT_WORDS = (
+    ("S3", "no operation orders streams but those that say so"),
+    ("S7", "`d.default_stream()` is the legacy default stream; a per-thread one is `d.stream(blocking=True)`"),
+    ("S13", "streams are non-blocking unless they say otherwise, and have no edge with the default stream"),
+    ("S26", "how a thread waits in `synchronize` changes nothing"),
+    ("S36", "a debug mode; it orders nothing"),
+    ("S53", "a blocking copy orders the host with its own stream alone (S33)"),
+    ("S60", "`pin_memory()` is `d.empty_pinned` and `d.host`"),
+    ("S68", "`wait_stream` before the release"),
+    ("S69", "a fresh block carries what its previous owner still has pending (S63)"),
+    ("S73", "expandable segments are memory of the allocator as any other (S62, S64)"),
+    ("S86", "memory that the user has registered is `d.pinned`, seen through `view(attributed=False)` and ended by `d.free`"),
+    ("S105", "host functions of different streams are not ordered (S103)"),
+    ("S114", "an environment holds from the start"),
+)
+"""Rules that need no operation and no switch of their own, and how a design says what they are about."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.model.operations.limitations import LIMITATIONS
+from fencepost.model.operations.limitations import LIMITATIONS, WITHOUT_WORDS
 from fencepost.model.operations.registry import QUESTIONS, RULES
 from fencepost.model.operations.switches import IN_DESIGNS, PROFILE, Switch
 from fencepost.model.platform import PLATFORMS
@@ -51,6 +51,8 @@ def render() -> str:
     lines += _switches()
     lines += ["## What is not modelled, and on which side that errs", "", "| what | errs on the side of | rules |", "| --- | --- | --- |"]
     lines += [f"| {one.what} | {one.errs} | {', '.join(one.rules)} |" for one in LIMITATIONS]
+    lines += ["", "## Rules that need no words of their own", "", "| rule | how a design has it |", "| --- | --- |"]
+    lines += [f"| {rule} | {how} |" for rule, how in WITHOUT_WORDS]
     return "\n".join([*lines, ""])
 
 

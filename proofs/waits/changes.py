@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 from fencepost.model import program as p
+from fencepost.model.names import Names
 from fencepost.proofs import edits
 from fencepost.proofs.explain import describe, name
 from fencepost.proofs.waits.catalogue import REMOVED, operation
@@ -117,6 +118,7 @@ class Offers(MemoryOffers):
             ways.append((HOST_NEW if depth is None else HOST_RING, p.EventSync(awaited), f"{index}.synchronize()"))
             for family, wait, text in ways:
                 kind = "a new event" if depth is None else f"a new ring of {depth} events"
+                kind += f" of GPU {event.gpu}" if event.gpu else ""
                 where = f"{text} before {self._what(self.second)}, {kind} recorded behind {self._what(self.first)}"
                 ends: list[tuple[Insert, Node, p.Operation]] = [
                     (edits.insert_before, self.second, wait), (edits.insert_after, self.first, p.Record(recorded, stream))
@@ -128,7 +130,7 @@ class Offers(MemoryOffers):
             return label
         index = operand.index
         thread = self.program.threads[t]
-        return f"{label}[{thread.locals[index.local].name if isinstance(index, p.Var) else 'n'}]"
+        return f"{label}[{Names(self.program).local(index.local, thread) if isinstance(index, p.Var) else 'n'}]"
 
     def _ring(self) -> tuple[int, p.Index, p.Index] | None:
         """Depth and the two accesses' indices, where both touch one ring of more than one slot."""

@@ -152,7 +152,8 @@ class MemoryOffers(Offer):
                     yield from self._giving((t, i), GIVEN, f"{text}{self._name(t, event)})", event)
                 if stream is not None:
                     at = p.Obj(len(self.program.objects))
-                    where = f"{text}{new.name}), a new event recorded behind {self._what(self.first)}"
+                    of = f" of GPU {new.gpu}" if new.gpu else ""
+                    where = f"{text}{new.name}), a new event{of} recorded behind {self._what(self.first)}"
                     yield from self._giving((t, i), GIVEN_NEW, where, at, (new, p.Record(at, stream)))
 
     def _giving(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 from fencepost.model import program as p
+from fencepost.model.names import Names
 from fencepost.proofs import edits
 from fencepost.proofs.explain import describe, name, place
 from fencepost.proofs.judge import Judged
@@ -76,7 +77,7 @@ class Offer:
             if isinstance(index, p.Turn):
                 text += "[n]" if not index.offset else f"[n{index.offset:+d}]"
             elif isinstance(index, p.Var):
-                text += f"[{thread.locals[index.local].name}]"
+                text += f"[{Names(self.program).local(index.local, thread)}]"
             elif isinstance(index, p.Fixed):
                 text += f"[{index.slot}]"
         return text
