@@ -173,7 +173,23 @@ def assumptions(program: p.Program, platform: Platform) -> list[str]:
     locked = asked & {p.QueueFull, p.QueueHolds, p.CellEmpty, p.FlagIsSet, p.CounterAtLeast, p.TryLock}
     if (locked and len(program.threads) > 1) or any(isinstance(o, p.Cell) for o in program.objects):
         result.append("tests and cells go through a lock, so they order host threads")
+    guessed = _parts_of_undefined(program)
+    if guessed:
+        result.append(f"what is read by fp.ANY or by row was written before, whichever part that is: {', '.join(guessed)}")
     return result
+
+
+def _parts_of_undefined(program: p.Program) -> list[str]:
+    """Memory that an allocator handed out (its content is undefined, S62) of which an unknown part is used: by name."""
+    if not any(isinstance(n.operation, p.Alloc) for _, _, n in operations(program)):
+        return []
+    found = {
+        thread.locals[x.id].name
+        for thread, _, n in operations(program)
+        for x in operands(n.operation)
+        if isinstance(x, p.Local) and isinstance(x.part, (p.Anything, p.At))
+    }
+    return sorted(found)
 
 
 def lints(program: p.Program) -> list[str]:

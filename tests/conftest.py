@@ -18,7 +18,7 @@ AREAS = {
     "explorer_rules found found_meetings masks meetings_events meetings_explorer reductions shared_queue vacuity",
     "language": "cases composites found_language found_gpus language_errors language_meetings language_oracle language_platform "
     "language_sharing bad_platform_input platform_found registry",
-    "liveness": "liveness liveness_meetings liveness_progress liveness_random liveness_reference liveness_report",
+    "liveness": "liveness liveness_meetings liveness_progress liveness_random liveness_reference liveness_report liveness_small liveness_starved",
     "machine": "machine_designs machine_found machine_meetings machine_memory machine_replay machine_rules machine_structure "
     "machine_timing random_designs random_designs_soak random_meetings random_platform simulate_cli",
     "mutation": "mutation",
@@ -32,7 +32,7 @@ AREAS = {
 REST = (
     "agents_under_launch_blocking bad_platform_input cases certificate_meetings composites found_gpus found_meetings language_meetings "
     "language_platform language_sharing liveness liveness_meetings liveness_progress liveness_random liveness_reference liveness_report "
-    "machine_meetings meeting_words meetings_events meetings_explorer platform_found protections_meetings random_meetings "
+    "liveness_small liveness_starved machine_meetings meeting_words meetings_events meetings_explorer platform_found protections_meetings random_meetings "
     "random_platform shared_queue waits_meetings"
 )
 """Files that are there for the rest of the platform, hangs and public bugs: what these add to `make test`."""

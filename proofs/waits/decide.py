@@ -139,6 +139,7 @@ class Oracle:
             return None
         if not all(self.syncs[k].kind in (SWITCHED if whole.meetings is not None else (HOST, STREAM)) for k in gone):
             return None
+        assert whole.slicer is not None  # made now, so that the copy shares it: its own slices would be others
         other = copy.copy(whole)
         other.program = self.edited(gone)
         other.lowered = {**whole.lowered, **{at: self._lowered(other.program, at) for k in gone for at in self.syncs[k].nodes}}

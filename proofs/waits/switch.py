@@ -34,6 +34,8 @@ class Switch:
         self.syncs = syncs
         self.search = Search(whole, location, proof=True)
         off = Search(bare, location, proof=True)
+        if off.passed != self.search.passed:
+            raise AssertionError("a search with waits switched off has to pass over what the whole design's passes over, and no more")
         self.used: set[int] = set()
         """The synchronisations that told the last search anything new."""
         self.beyond = ""
