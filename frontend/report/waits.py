@@ -141,7 +141,7 @@ class Told:
         """(heading, sentence): what is bad already, what is open, which sets suffice with their proofs, unused records, costs."""
         answer = self.answer
         for hazard in _distinct(answer.bad):
-            yield "refuted", f"as it is: {hazard.name}; what is said above is about the other objects"
+            yield "refuted", f"as it is: {hazard.name}; what is said above is about what goes wrong beside that"
         reasons: dict[str, list[str]] = {}
         for text in answer.open:
             name, _, why = text.partition(": ")

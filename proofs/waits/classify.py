@@ -100,7 +100,7 @@ class Waits(msgspec.Struct, frozen=True):
     """For each of the first sets the answer about the design with these alone."""
     unwaited: tuple[tuple[Node, ...], ...]
     bad: tuple[a.Hazard, ...]
-    """Hazards that the design has as it is; their locations take no part."""
+    """Hazards that the design has as it is; at their locations counts what goes wrong beside these."""
     open: tuple[str, ...]
     """Locations that were not decided, and why."""
     asked: int
@@ -140,6 +140,7 @@ def waits(
     task = packed(oracle, text)
     bad: list[Judged] = []
     open_: dict[Location, str] = {}
+    hidden: list[Location] = []
     until = deadline - (1 - FOR_SETS) * seconds
 
     def ask(wanted: list[Question], end: float) -> list[Any]:
@@ -150,19 +151,24 @@ def waits(
     answers = ask([("begun", 0, location) for location in ordered], until)
     begun: dict[Location, Begun] = {}
     for location, one in zip(ordered, answers, strict=True):
+        bad += one.bad
+        if one.broken is not None:
+            oracle.breaks_anyway(location, one.broken)
         oracle.learn(location, one.known)
         base = one.known.get(frozenset(), Verdict(None, why=TIME_ENDED))
         if base.safe is False:
-            bad += base.hazards
+            hidden.append(location)
         elif base.safe is None or one.narrow is None:
             open_[location] = base.why
         else:
             begun[location] = one
+    if oracle.broken:
+        task = packed(oracle, text)
     families, searches = _families(oracle, begun, lambda wanted: ask(wanted, until))
     oracle.deadline, oracle.asked = deadline, sum(one.asked for one in answers) + searches
     families = {at: families[at] for at in oracle.locations if at in families}
     whole = joined(list(families.values()))
-    sorter = _Sorter(oracle, text, families, whole, {j.hazard.object for j in bad}, list(open_))
+    sorter = _Sorter(oracle, text, families, whole, {j.hazard.object for j in bad}, list(open_), hidden)
     telling = _telling(whole.sets)
     sets = tuple(tuple(sorted(one)) for one in (*telling, *(one for one in whole.sets if one not in telling)))
     wanted: list[Question] = []
@@ -251,7 +257,7 @@ class _Sorter:
 
     def __init__(
         self, oracle: Oracle, text: Text, families: dict[Location, Family], whole: Family, bad: set[str],
-        open_: list[Location],
+        open_: list[Location], hidden: list[Location],
     ) -> None:  # fmt: skip
         self.oracle = oracle
         self.text = text
@@ -266,6 +272,10 @@ class _Sorter:
         self.unsure |= frozenset(count) if not whole.complete else none
         self.open = frozenset(count) if len(open_) > MOST_OPEN else none.union(*(oracle.relevant(at) for at in open_))
         """Those that an undecided location may need."""
+        self.hidden: dict[int, str] = {}
+        """Those that may order accesses of an object that is refuted as it is, where it is not known what for."""
+        for at in hidden:
+            self.hidden.update({k: at.label(oracle.program) for k in oracle.relevant(at) if k not in self.hidden})
         self.idle = {k: idle(text, oracle.syncs[k], oracle) for k in count}
         self.broken: dict[int, list[Location]] = {k: [] for k in sorted(self.needed)}
         for at, family in families.items():
@@ -327,6 +337,10 @@ class _Sorter:
         )
         if k in self.open:
             return Finding(k, OPEN, why="an object that it may protect is open", missed=lost, protects=alone)
+        if k in self.hidden:
+            orders = "order" if oracle.syncs[k].kind in _ORDER else "keep"
+            why = f"{self.hidden[k]}, which it may {orders}, is refuted as it is"
+            return Finding(k, OPEN, why=why, missed=lost, protects=alone)
         cut = any(not family.complete and k in oracle.relevant(at) for at, family in self.families.items())
         if (k in self.union and k not in self.needed) or (cut and self._surely_spare(k)):
             return self._conditional(k, alone, lost)

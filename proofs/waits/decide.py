@@ -19,6 +19,7 @@ from fencepost.proofs.explore.serial import sole_agent
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.slicing import dropped
 from fencepost.proofs.judge import Judged
+from fencepost.proofs.waits.beyond import Unordered, further, unordered
 from fencepost.proofs.waits.catalogue import BOUND, COPY, HOLD, HOST, STREAM, USE, Sync, operation, without
 from fencepost.proofs.waits.handles import Handles, Node, Origin
 from fencepost.proofs.waits.switch import SWITCHED, Switch, watched
@@ -109,6 +110,8 @@ class Oracle:
         self._unsafe: dict[Location, list[frozenset[int]]] = {}
         """Without these there is a hazard, though its shortest run is not known."""
         self._extremes = (frozenset[int](), frozenset(range(len(syncs))))
+        self.broken: dict[Location, Unordered] = {}
+        """Locations that are refuted as they are, and what is unordered there: only what goes wrong beside that counts."""
 
     def edited(self, gone: frozenset[int]) -> p.Program:
         """The program without the edges of these synchronisations (numbers in `syncs`)."""
@@ -198,6 +201,28 @@ class Oracle:
         """The verdicts of one location that were asked for, by the synchronisations that were gone."""
         return self._known.get(location, {})
 
+    def broken_anyway(self, location: Location) -> bool:
+        """Ask from now on what goes wrong beside the hazards that the location has as it is; false where these hide that."""
+        known = unordered(self.setting(frozenset()), location, self.left()) if self.left() > 0 else None
+        if known is not None:
+            self.breaks_anyway(location, known)
+        return known is not None
+
+    def breaks_anyway(self, location: Location, known: Unordered) -> None:
+        """Enter what is unordered at the location as it is: beside that it is safe."""
+        self.broken[location] = known
+        self._known[location] = {frozenset(): Verdict(True)}
+        self._unsafe.pop(location, None)
+
+    def _beside(self, location: Location, gone: frozenset[int], left: float) -> Verdict:
+        """What the location, refuted as it is, is without these: `safe` where no further pair goes wrong."""
+        new, doubt = further(
+            self.edited(gone), self.setting(gone), location, self.broken[location], left, self.platform, self.environment
+        )
+        if new:
+            return Verdict(False, tuple(new))
+        return Verdict(None, why=f"it is refuted as it is, and what would go wrong beside that is open: {doubt}") if doubt else Verdict(True)
+
     def learn(self, location: Location, known: dict[frozenset[int], Verdict]) -> None:
         """Take over what another oracle about the same program found."""
         self._known.setdefault(location, {}).update(known)
@@ -238,10 +263,13 @@ class Oracle:
                 self._unsafe.setdefault(location, []).append(effective)
                 return Verdict(False)
             self.asked += 1
-            known = judge_location(
-                self.edited(effective), location, self.platform, self.environment, min(left, SECONDS), first,
-                self.setting(effective),
-            )  # fmt: skip
+            if location in self.broken:
+                known = self._beside(location, effective, left)
+            else:
+                known = judge_location(
+                    self.edited(effective), location, self.platform, self.environment, min(left, SECONDS), first,
+                    self.setting(effective),
+                )  # fmt: skip
             self._enter(location, effective, known)
         return known
 

@@ -13,6 +13,8 @@ from fencepost.model import answer as a
 from fencepost.proofs.check import Checker
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.search import Budget
+from fencepost.proofs.judge import Judged
+from fencepost.proofs.waits.beyond import Unordered
 from fencepost.proofs.waits.decide import Marks, Oracle, Pairs, Verdict
 from fencepost.proofs.waits.static import Text
 from fencepost.proofs.waits.sufficient import Family, Narrowed, beyond_needed, narrowed
@@ -42,12 +44,17 @@ Known = dict[frozenset[int], Verdict]
 
 class Begun(msgspec.Struct, frozen=True):
     """A location before its minimal sets are looked for: what is enough (None where it is not safe as it is), which of
-    these were asked about alone, the verdicts met on the way, and how many searches that took."""
+    these were asked about alone, the verdicts met on the way, and how many searches that took.
+
+    Where it is refuted as it is: `bad` has its hazards, `broken` all that is unordered there, and the rest is about what goes
+    wrong beside that; without `broken` nothing is known of that."""
 
     narrow: Narrowed | None
     alone: dict[int, bool | None]
     known: Known
     asked: int
+    bad: tuple[Judged, ...] = ()
+    broken: Unordered | None = None
 
 
 def asked(task: tuple[Any, ...]) -> Any:
@@ -75,14 +82,16 @@ def packed(oracle: Oracle, text: Text) -> tuple[str, bytes]:
     """The oracle's program as questions carry it: by a name that is this oracle's alone, and in bytes, which are read once."""
     name = f"{os.getpid()} {next(_numbers)}"
     _at_work[:] = [name, oracle, text]
-    return name, pickle.dumps((oracle.program, tuple(oracle.syncs), oracle.platform, oracle.environment))
+    return name, pickle.dumps((oracle.program, tuple(oracle.syncs), oracle.platform, oracle.environment, oracle.broken))
 
 
 def _same(name: str, data: bytes, deadline: float) -> tuple[Oracle, Text]:
     """The oracle of that name and its text, as they are where this process has them already."""
     if not _at_work or _at_work[0] != name:
-        program, syncs, platform, environment = pickle.loads(data)
+        program, syncs, platform, environment, broken = pickle.loads(data)
         made = Oracle(program, list(syncs), platform, environment, deadline)
+        for location, known in broken.items():
+            made.breaks_anyway(location, known)
         _at_work[:] = [name, made, Text(program, platform, made.handles)]
     _, oracle, text = _at_work
     oracle.deadline = deadline
@@ -94,15 +103,19 @@ def _begun(oracle: Oracle, location: Location) -> Begun:
     before = oracle.asked
     narrow = None
     alone: dict[int, bool | None] = {}
+    bad: tuple[Judged, ...] = ()
     if oracle.left() > 0:
         enough = oracle.core(location)
         begin = time.process_time()
-        if oracle.verdict(location, (), first=False).safe is True:
+        base = oracle.verdict(location, (), first=False)
+        if base.safe is False:
+            bad = base.hazards
+        if base.safe is True or (bad and oracle.broken_anyway(location)):
             relevant = sorted(oracle.relevant(location))
             narrow = narrowed(relevant, lambda gone: oracle.safe(location, gone), enough)
             if len(narrow.few) < SEVERAL or time.process_time() - begin < LONG:
                 alone = {k: _without(oracle, location, k) for k in sorted(narrow.few)}
-    return Begun(narrow, alone, oracle.known(location), oracle.asked - before)
+    return Begun(narrow, alone, oracle.known(location), oracle.asked - before, bad, oracle.broken.get(location))
 
 
 def _without(oracle: Oracle, location: Location, k: int) -> bool | None:

@@ -1,0 +1,105 @@
+"""What goes wrong at a location beside the hazards that it has as it is: a search that goes on behind these.
+
+A search ends a path at its first hazard. At a location that is refuted as it is that hides whatever a synchronisation orders
+behind it. Here pairs of operations that are unordered anyway are passed over, and only further ones count.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from fencepost.model import program as p
+from fencepost.model.platform import Environment, Platform
+from fencepost.proofs.explore.compile import Apply, DoNode, Unsupported
+from fencepost.proofs.explore.locations import Location
+from fencepost.proofs.explore.memory import FORKS, forks
+from fencepost.proofs.explore.search import Budget, Found, OutOfBudget, Search
+from fencepost.proofs.explore.setting import Setting
+from fencepost.proofs.explore.state import Beyond, State
+from fencepost.proofs.judge import Judged, judge
+from fencepost.proofs.waits.handles import Node
+
+STATES, SECONDS = 20_000, 4.0
+"""What one such search may store and take; beyond that it is open."""
+
+Unordered = frozenset[tuple[Node, Node]]
+"""(first, second operation): pairs with conflicting accesses that some run of the design as it is leaves unordered."""
+
+_ENDS = ("same bytes", "UNDEFINED", "EMPTY", "TWICE")
+"""Kinds of hazards that are no two accesses in either order; what is undefined is so however the others are ordered."""
+
+
+def unordered(setting: Setting, location: Location, seconds: float) -> Unordered | None:
+    """All pairs that the design as it is leaves unordered there; None where not all of them can be known.
+
+    Streams that meet are left out, and reads of what nobody wrote: behind these nothing is known.
+    """
+    seen: set[tuple[Node, Node]] = set()
+    found = _explored(setting, location, None, seen, seconds)
+    if isinstance(found, str) or any(one.kind in _ENDS[1:] for one in found):
+        return None
+    return frozenset(seen)
+
+
+def further(
+    program: p.Program, setting: Setting, location: Location, known: Unordered, seconds: float, platform: Platform,
+    environment: Environment,
+) -> tuple[list[Judged], str]:  # fmt: skip
+    """The hazards of pairs that are not known, shortest run first, each replayed; and why it is open whether there are any.
+
+    No hazard and no reason: there is none.
+    """
+    reach = _explored(setting, location, known, set(), seconds)
+    if isinstance(reach, str):
+        return [], reach
+    new: list[Judged] = []
+    doubt = ""
+    for found in sorted(reach, key=lambda one: one.length):
+        if found.first is not None and (found.first, found.second) in known:
+            continue
+        result = judge(program, location, found, platform, environment, setting.lowered)
+        if isinstance(result, str):
+            doubt = doubt or result
+        elif result.hazard.value_changing:
+            new.append(result)
+        elif result.hazard.value_changing is None or not (found.kind == "same bytes" or result.why.startswith("nothing in the design reads")):
+            doubt = doubt or f"{result.hazard.name}: access-level only in the run that was found ({result.why})"
+    return sorted(new, key=lambda one: (one.turns, len(one.run.steps))), doubt
+
+
+def _explored(
+    setting: Setting, location: Location, passed: Unordered | None, seen: set[tuple[Node, Node]], seconds: float
+) -> list[Found] | str:
+    """The hazards of a search that passes these pairs over (None: all, and enters them in `seen`), or why there is none."""
+    if setting.meetings is not None:
+        return "streams meet"
+    try:
+        search = Search(setting, location)
+        for t, code in enumerate(search.code):
+            for i, node in enumerate(code):
+                if isinstance(node, DoNode) and any(getattr(one, FORKS, False) for one in node.effects):
+                    effects = tuple(
+                        _going_on(one, (t, i), passed, seen) if getattr(one, FORKS, False) else one for one in node.effects
+                    )
+                    code[i] = msgspec.structs.replace(node, effects=effects)
+        return search.run(Budget(STATES, max(0.05, min(seconds, SECONDS)))).hazards
+    except (OutOfBudget, Unsupported, Beyond) as stop:
+        return str(stop)
+
+
+def _going_on(effect: Apply, at: Node, passed: Unordered | None, seen: set[tuple[Node, Node]]) -> Apply:
+    """The effect, behind whose hazard the path goes on where its pair is passed over, as it does for equal bytes."""
+
+    def run(s: State) -> list[State] | None:
+        before = s.hazard
+        states: list[State] | None = effect(s)
+        for one in states or (s,):
+            hazard = one.hazard
+            if hazard is None or hazard is before or hazard[0] in _ENDS:
+                continue
+            pair = ((one.witness.thread, one.witness.node), at)
+            if passed is None or pair in passed:
+                seen.add(pair)
+                one.hazard = ("same bytes", *hazard[1:])
+        return states
+
+    return forks(run)
