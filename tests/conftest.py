@@ -33,7 +33,7 @@ REST = (
     "agents_under_launch_blocking bad_platform_input cases certificate_meetings composites found_gpus found_meetings language_meetings "
     "language_platform language_sharing liveness liveness_meetings liveness_progress liveness_random liveness_reference liveness_report "
     "liveness_small liveness_starved machine_meetings meeting_words meetings_events meetings_explorer platform_found protections_meetings random_meetings "
-    "random_platform shared_queue waits_meetings"
+    "random_platform shared_queue"
 )
 """Files that are there for the rest of the platform, hangs and public bugs: what these add to `make test`."""
 AREA_OF = {f"tests/test_{name}.py": area for area, names in AREAS.items() for name in names.split()}

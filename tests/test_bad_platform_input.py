@@ -102,3 +102,33 @@ def test_what_the_platform_forbids_is_one_line(name: str, body: str, message: st
     code, out, err = asked(name, ONE.replace("BODY", body), capsys)
     assert code == 2 and message in err, err
     assert len(err.strip().splitlines()) == 1 and err.startswith(f"fencepost: {name}.py:") and "Traceback" not in out + err
+
+
+def test_memory_of_another_process_whose_gpu_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    """Found by random designs: a process of two GPUs launches on what it received, and names no stream (S16): one line."""
+    text = '''
+        import fencepost as fp
+
+        def received() -> fp.Design:
+            d = fp.Design("received")
+            handles = d.ipc_queue("handles", capacity=1)
+            with d.process("a"):
+                d.stream("a stream")
+            with d.process("b", gpu=1):
+                stream, other = d.stream("b stream"), d.stream("other", gpu=0)
+
+            @d.script("a", process="a")
+            def a() -> None:
+                block = d.empty("block")
+                d.launch("fill", writes=[block])
+                handles.put(block)
+
+            @d.script("b", stream=stream, process="b")
+            def b() -> None:
+                d.launch("use", reads=[handles.get()])
+
+            return d
+    '''
+    code, out, err = asked("received", textwrap.dedent(text), capsys)
+    assert code == 2 and "of which GPU it is" in err and "say stream=" in err
+    assert len(err.strip().splitlines()) == 1 and "Traceback" not in out + err

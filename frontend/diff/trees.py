@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import os
 import subprocess
-import tarfile
 from pathlib import Path
 
 from fencepost.errors import InputError
@@ -41,15 +40,11 @@ def _commit(revision: str, top: Path) -> str:
 
 def export(revision: str, top: Path, folder: Path) -> Path:
     """Write the tree of a commit below `folder`, which is made, and return it."""
-    done = subprocess.run(["git", "archive", "--format=tar", revision], cwd=top, capture_output=True, check=False)
-    if done.returncode != 0:
-        raise InputError(f"--git: git archive {revision} failed: {done.stderr.decode().strip()}")
     folder.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        if hasattr(tarfile, "data_filter"):
-            archive.extractall(folder, filter="data")
-        else:
-            archive.extractall(folder)  # a Python before the filters; the archive is git's own
+    # By way of an index of its own, git writes the files itself: unpacking an archive here takes several times as long.
+    index = str(folder.with_name(f"{folder.name}.index"))
+    _git(top, "read-tree", revision, wrong=f"--git: git read-tree {revision} failed", index=index)
+    _git(top, "checkout-index", "--all", f"--prefix={folder}/", wrong=f"--git: git checkout-index of {revision} failed", index=index)
     return folder
 
 
@@ -60,9 +55,10 @@ def export_index(top: Path, folder: Path) -> Path:
     return folder
 
 
-def _git(folder: Path, *arguments: str, wrong: str) -> str:
+def _git(folder: Path, *arguments: str, wrong: str, index: str | None = None) -> str:
+    environment = None if index is None else {**os.environ, "GIT_INDEX_FILE": index}
     try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False, env=environment)
     except FileNotFoundError:
         raise InputError("git is not installed, and --git needs it") from None
     if done.returncode != 0:

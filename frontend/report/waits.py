@@ -107,11 +107,12 @@ class Told:
             yield finding.why
         for one in finding.weaker:
             skipped = "; ".join(self.operation(at) for at in one.skips[:2]) + ("; ..." if len(one.skips) > 2 else "")
+            enough = "is enough" + (f" while {self.numbers(one.stays)} stays" if one.stays else "")
             yield {
-                "later": f"wider than needed: right before {self.operation(one.at)} is enough, behind {skipped}",
-                "earlier record": f"wider than needed: a record right behind {self.operation(one.at)} is enough; it covers {skipped} for nothing",
-                "finer event": f"wider than needed: the event of {self.operation(one.at)} is enough; it waits for {skipped} for nothing",
-                "new event": f"wider than needed: an event recorded right behind {self.operation(one.at)} is enough; it waits for {skipped} for nothing",
+                "later": f"wider than needed: right before {self.operation(one.at)} {enough}, behind {skipped}",
+                "earlier record": f"wider than needed: a record right behind {self.operation(one.at)} {enough}; it covers {skipped} for nothing",
+                "finer event": f"wider than needed: the event of {self.operation(one.at)} {enough}; it waits for {skipped} for nothing",
+                "new event": f"wider than needed: an event recorded right behind {self.operation(one.at)} {enough}; it waits for {skipped} for nothing",
             }[one.how]  # fmt: skip
         yield from self._missed(finding)
         if finding.cost is not None:
@@ -341,7 +342,10 @@ def waits_to_json(answers: Sequence[tuple[Case, Waits]]) -> str:
                         "run": None if finding.run is None else msgspec.to_builtins(finding.run),
                         "while": [[k + 1 for k in one] for one in finding.alternatives],
                         "covered_by": [k + 1 for k in finding.covered_by],
-                        "weaker": [{"how": one.how, "at": told.where(one.at)} for one in finding.weaker],
+                        "weaker": [
+                            {"how": one.how, "at": told.where(one.at), "while": [k + 1 for k in one.stays]}
+                            for one in finding.weaker
+                        ],
                         "misses": [{"object": m.object, "why": m.why, "at": told.where(m.access)} for m in finding.missed],
                         "why": finding.why or None,
                         "cost": finding.cost,

@@ -348,7 +348,8 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         """
         homes = {self._home(tensor) for tensor in tensors if tensor._space not in ("pinned", "pageable", "managed")}
         if None in homes and len(self._gpus()) > 1:
-            name = next(tensor.name for tensor in tensors if not tensor._space and self._home(tensor) is None)
+            hosts_ = ("pinned", "pageable", "managed")
+            name = next(tensor.name for tensor in tensors if tensor._space not in hosts_ and self._home(tensor) is None)
             fail(
                 f"{name!r} was received, and of which GPU it is, whose current stream is used (S16), is not known here; this process uses "
                 f"GPUs {', '.join(map(str, sorted(self._gpus())))}: say stream="

@@ -1,7 +1,7 @@
 """What goes wrong at a location beside the hazards that it has as it is: a search that goes on behind these.
 
-A search ends a path at its first hazard. At a location that is refuted as it is that hides whatever a synchronisation orders
-behind it. Here pairs of operations that are unordered anyway are passed over, and only further ones count.
+A search ends a path at its first hazard. At a location that is refuted as it is, that hides whatever a synchronisation
+orders behind it. Here pairs of operations that are unordered anyway are passed over, and only further ones count.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ STATES, SECONDS = 20_000, 4.0
 
 Unordered = frozenset[tuple[Node, Node]]
 """(first, second operation): pairs with conflicting accesses that some run of the design as it is leaves unordered."""
+
+UNREAD = "nothing in the design reads"
+"""How the reason begins why two orders of accesses give nobody another value, whatever the run."""
 
 _ENDS = ("same bytes", "UNDEFINED", "EMPTY", "TWICE")
 """Kinds of hazards that are no two accesses in either order; what is undefined is so however the others are ordered."""
@@ -61,7 +64,7 @@ def further(
             doubt = doubt or result
         elif result.hazard.value_changing:
             new.append(result)
-        elif result.hazard.value_changing is None or not (found.kind == "same bytes" or result.why.startswith("nothing in the design reads")):
+        elif result.hazard.value_changing is None or not (found.kind == "same bytes" or result.why.startswith(UNREAD)):
             doubt = doubt or f"{result.hazard.name}: access-level only in the run that was found ({result.why})"
     return sorted(new, key=lambda one: (one.turns, len(one.run.steps))), doubt
 
@@ -93,10 +96,10 @@ def _going_on(effect: Apply, at: Node, passed: Unordered | None, seen: set[tuple
         before = s.hazard
         states: list[State] | None = effect(s)
         for one in states or (s,):
-            hazard = one.hazard
-            if hazard is None or hazard is before or hazard[0] in _ENDS:
+            hazard, witness = one.hazard, one.witness
+            if witness is None or hazard is None or hazard is before or hazard[0] in _ENDS:
                 continue
-            pair = ((one.witness.thread, one.witness.node), at)
+            pair = ((witness.thread, witness.node), at)
             if passed is None or pair in passed:
                 seen.add(pair)
                 one.hazard = ("same bytes", *hazard[1:])

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import msgspec
 from fencepost.model import program as p
-from fencepost.model.names import Names
 from fencepost.proofs import edits
 from fencepost.proofs.explain import describe, name
 from fencepost.proofs.waits.catalogue import REMOVED, operation
@@ -39,7 +38,7 @@ class Offers(MemoryOffers):
             return []
         found = [
             *self.held(), *self.recorded(), *self.given_back(), *self.once_more(), *self.chained(), *self.drained(), *self.existing(),
-            *self.fresh_event(), *self.deeper(), *self.staged(), *self.whole_streams(),
+            *self.posted(), *self.fresh_event(), *self.deeper(), *self.staged(), *self.whole_streams(),
         ]  # fmt: skip
         unique: dict[str, Change] = {}
         for change in sorted(found, key=lambda c: c.price):
@@ -95,6 +94,21 @@ class Offers(MemoryOffers):
             for node in thread.nodes
         )
 
+    def posted(self) -> Iterator[Change]:
+        """The completion handle of an agent's post, waited for right behind the post: nothing else can be recorded on its queue."""
+        assert self.first is not None
+        stream = self._stream(self.first)
+        t, n = self.first
+        thing = self.program.objects[stream.id] if isinstance(stream, (p.Obj, p.Slot)) else None
+        if not isinstance(thing, p.Stream) or not thing.is_agent:
+            return
+        for i in sorted(later(self.program.threads[t], n)):
+            record = self.program.threads[t].nodes[i]
+            if isinstance(record, p.Do) and isinstance(record.operation, p.Record) and record.operation.stream == stream:
+                text = f"{self._name(t, record.operation.event)}.synchronize() behind {self._what(self.first)}"
+                yield from self._behind((t, i), p.EventSync(record.operation.event), HOST, PRICE[HOST], text)
+                return
+
     def fresh_event(self) -> Iterator[Change]:
         """A new event recorded right behind the first access, waited for right before the second."""
         assert self.first is not None
@@ -130,7 +144,7 @@ class Offers(MemoryOffers):
             return label
         index = operand.index
         thread = self.program.threads[t]
-        return f"{label}[{Names(self.program).local(index.local, thread) if isinstance(index, p.Var) else 'n'}]"
+        return f"{label}[{self._index(thread, index) if isinstance(index, p.Var) else 'n'}]"
 
     def _ring(self) -> tuple[int, p.Index, p.Index] | None:
         """Depth and the two accesses' indices, where both touch one ring of more than one slot."""

@@ -140,7 +140,7 @@ def waits(
     task = packed(oracle, text)
     bad: list[Judged] = []
     open_: dict[Location, str] = {}
-    hidden: list[Location] = []
+    hidden: dict[Location, str] = {}
     until = deadline - (1 - FOR_SETS) * seconds
 
     def ask(wanted: list[Question], end: float) -> list[Any]:
@@ -157,7 +157,7 @@ def waits(
         oracle.learn(location, one.known)
         base = one.known.get(frozenset(), Verdict(None, why=TIME_ENDED))
         if base.safe is False:
-            hidden.append(location)
+            hidden[location] = one.bad[0].hazard.object
         elif base.safe is None or one.narrow is None:
             open_[location] = base.why
         else:
@@ -168,8 +168,8 @@ def waits(
     oracle.deadline, oracle.asked = deadline, sum(one.asked for one in answers) + searches
     families = {at: families[at] for at in oracle.locations if at in families}
     whole = joined(list(families.values()))
-    sorter = _Sorter(oracle, text, families, whole, {j.hazard.object for j in bad}, list(open_), hidden)
     telling = _telling(whole.sets)
+    sorter = _Sorter(oracle, text, families, whole, {j.hazard.object for j in bad}, list(open_), hidden, telling)
     sets = tuple(tuple(sorted(one)) for one in (*telling, *(one for one in whole.sets if one not in telling)))
     wanted: list[Question] = []
     if not bad and not open_:
@@ -257,7 +257,7 @@ class _Sorter:
 
     def __init__(
         self, oracle: Oracle, text: Text, families: dict[Location, Family], whole: Family, bad: set[str],
-        open_: list[Location], hidden: list[Location],
+        open_: list[Location], hidden: dict[Location, str], telling: list[frozenset[int]],
     ) -> None:  # fmt: skip
         self.oracle = oracle
         self.text = text
@@ -274,8 +274,11 @@ class _Sorter:
         """Those that an undecided location may need."""
         self.hidden: dict[int, str] = {}
         """Those that may order accesses of an object that is refuted as it is, where it is not known what for."""
-        for at in hidden:
-            self.hidden.update({k: at.label(oracle.program) for k in oracle.relevant(at) if k not in self.hidden})
+        for at, name in hidden.items():
+            self.hidden.update({k: name for k in oracle.relevant(at) if k not in self.hidden})
+        undecided = self.open | self.unsure | frozenset(self.hidden)
+        self.kept = tuple(one | undecided for one in telling)
+        """Minimal sets beside which a weaker synchronisation is looked for: what is not decided stays in them."""
         self.idle = {k: idle(text, oracle.syncs[k], oracle) for k in count}
         self.broken: dict[int, list[Location]] = {k: [] for k in sorted(self.needed)}
         for at, family in families.items():
@@ -297,7 +300,8 @@ class _Sorter:
         for k, at in self.broken.items():
             judged = [oracle.verdict(one, (k,)).hazards[0] for one in at]
             pairs = tuple((j.found.first, j.found.second) for j in judged if j.found.first is not None)
-            found.append(("weaker", k, (tuple(at), pairs)))
+            if k not in self.hidden and not any(one in oracle.broken for one in at):
+                found.append(("weaker", k, (tuple(at), pairs, self.kept, self._more_needed(k))))
         alone = [k for k, sync in enumerate(syncs) if sync.kind in _ORDER and k not in self.needed and not self.idle[k]]
         against = [k for k in sorted(self.union) if syncs[k].kind in _ORDER]
         names = {m.object for lost in self.missed.values() for m in lost}
@@ -376,6 +380,18 @@ class _Sorter:
         return Finding(
             k, NEEDED, tuple(j.hazard for j in judged), judged[0].run, self.oracle.edited(frozenset((k,))),
             weaker=self._weaker.get(k, ()), missed=lost, cost=self._cost(k),
+        )  # fmt: skip
+
+    def _more_needed(self, k: int) -> tuple[Location, ...]:
+        """Where it is not known that each of the minimal sets that are proved is enough without `k`."""
+        away = [frozenset(range(len(self.oracle.syncs))) - kept | {k} for kept in self.kept]
+        return tuple(
+            at
+            for at in self.families
+            if at not in self.broken[k] and k in (relevant := self.oracle.relevant(at))
+            and not all(
+                any(one.safe and relevant & gone <= more for more, one in self.oracle.known(at).items()) for gone in away
+            )
         )  # fmt: skip
 
     def _both(self) -> list[tuple[Location, frozenset[int]]]:

@@ -77,10 +77,14 @@ class Offer:
             if isinstance(index, p.Turn):
                 text += "[n]" if not index.offset else f"[n{index.offset:+d}]"
             elif isinstance(index, p.Var):
-                text += f"[{Names(self.program).local(index.local, thread)}]"
+                text += f"[{self._index(thread, index)}]"
             elif isinstance(index, p.Fixed):
                 text += f"[{index.slot}]"
         return text
+
+    def _index(self, thread: p.Thread, index: p.Var) -> str:
+        """A position as the text calls it, the second of its name as the first: it is that of the line."""
+        return Names(self.program).local(index.local, thread).partition("#")[0]
 
     def _what(self, at: Node) -> str:
         what = self._described(at)

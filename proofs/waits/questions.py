@@ -26,7 +26,7 @@ Task = tuple[str, bytes, float]
 Question = tuple[str, int, Any]
 """("begun", 0, location), ("alone", 0, (location, synchronisations, marks)), ("family", 0, (location, narrowed, needed,
 given, seeds, marks)), ("proof", 0, (kept, never)), ("both", 0, (location, taken away)), ("weaker",
-synchronisation, (locations, pairs)) or ("pairs", 0, (location, alone, against))."""
+synchronisation, (locations, pairs, minimal sets, other locations)) or ("pairs", 0, (location, alone, against))."""
 
 NOBODY = -1
 """Stands for a synchronisation where there is none."""

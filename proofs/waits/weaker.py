@@ -1,12 +1,13 @@
 """Wider than needed: a finer event, an earlier record or a later place that suffices in place of a needed wait.
 
 Each suggestion is an edited program that was decided at every location that the wait protects and at every location
-that another wait for a moved record can matter to.
+that another wait for a moved record can matter to. It was decided, too, once the synchronisations that may go are gone, or it
+says which of them has to stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 from fencepost.model import effects as e
@@ -14,13 +15,16 @@ from fencepost.model import program as p
 from fencepost.proofs import edits
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.setting import Setting
-from fencepost.proofs.waits.catalogue import HOST_WAITS, REMOVED, STREAM_WAITS, Sync, operation
+from fencepost.proofs.waits.catalogue import HOST_WAITS, REMOVED, STREAM_WAITS, operation
 from fencepost.proofs.waits.decide import SECONDS, Oracle, judge_location
 from fencepost.proofs.waits.handles import Node, in_order
 from fencepost.proofs.waits.static import Text, captures
 
 MOST_TRIES = 10
 """Places that are tried for one wait, the one that gives most first."""
+
+MOST_BESIDE = 4
+"""Synchronisations of which it is asked whether the weaker one suffices while they stay."""
 
 
 class Weaker(msgspec.Struct, frozen=True):
@@ -35,20 +39,27 @@ class Weaker(msgspec.Struct, frozen=True):
     skips: tuple[Node, ...]
     """Operations that the wait no longer delays, or no longer waits for."""
     program: p.Program
+    stays: tuple[int, ...] = ()
+    """Synchronisations that may go as long as this one is what it is, and may not beside the weaker one."""
+
+
+Edit = Callable[[p.Program], p.Program]
 
 
 def weaker(
-    oracle: Oracle, text: Text, k: int, locations: Sequence[Location], pairs: Sequence[tuple[Node, Node]]
-) -> Iterator[Weaker]:
+    oracle: Oracle, text: Text, k: int, locations: Sequence[Location], pairs: Sequence[tuple[Node, Node]],
+    sets: Sequence[frozenset[int]], others: Sequence[Location],
+) -> Iterator[Weaker]:  # fmt: skip
     """At most one suggestion of each kind for the needed synchronisation `k`, which protects `locations`.
 
     `pairs`: (first, second access) of hazards without it. What is tried still stands in front of the second access and
-    covers the first, where the text tells.
+    covers the first, where the text tells. `sets`: minimal sufficient sets, of which the first is preferred; at `others`
+    one of them may need `k`, too.
     """
     sync = oracle.syncs[k]
     if not isinstance(operation(oracle.program, sync.at), (*HOST_WAITS, *STREAM_WAITS)) or len(sync.nodes) > 1:
         return
-    search = _Search(oracle, text, sync, locations, pairs)
+    search = _Search(oracle, text, k, locations, pairs, sets, others)
     for found in (search.later(), search.finer(), search.earlier()):
         if found is not None:
             yield found
@@ -56,23 +67,71 @@ def weaker(
 
 class _Search:
     def __init__(
-        self, oracle: Oracle, text: Text, sync: Sync, locations: Sequence[Location], pairs: Sequence[tuple[Node, Node]]
-    ) -> None:
-        self.oracle, self.text, self.at, self.pairs = oracle, text, sync.at, pairs
+        self, oracle: Oracle, text: Text, k: int, locations: Sequence[Location], pairs: Sequence[tuple[Node, Node]],
+        sets: Sequence[frozenset[int]], others: Sequence[Location],
+    ) -> None:  # fmt: skip
+        self.oracle, self.text, self.at, self.pairs = oracle, text, oracle.syncs[k].at, pairs
+        self.k, self.sets, self.others = k, sets, others
         self.program = oracle.program
         self.op = operation(self.program, self.at)
         self.locations = locations
         t = self.at[0]
         self.order = {n: k for k, n in enumerate(in_order(self.program.threads[t]))}
 
+    def _offered(self, how: str, at: Node, skips: Sequence[Node], edit: Edit, moves: bool = False) -> Weaker | None:
+        """The suggestion where it suffices, with what has to stay beside it. `moves`: other waits may be for what it moves."""
+        oracle = self.oracle
+        changed = edit(self.program)
+        if not self._safe(changed, self.locations):
+            return None
+        every: list[Location] = []
+        if moves:
+            every = [one for one in oracle.locations if one not in oracle.broken and oracle.verdict(one, ()).safe]
+            if any(oracle.relevant(one) & self._waiting() for one in oracle.locations if one not in every):
+                return None
+        stays: set[int] = set()
+        for number, kept in enumerate(self.sets):
+            gone = frozenset(range(len(oracle.syncs))) - kept
+            # Where nothing is needed in place of it, a weaker one is more than enough.
+            wanted = every or [
+                *self.locations, *(one for one in self.others if oracle.safe(one, gone | {self.k}) is not True)
+            ]  # fmt: skip
+            failing = self._failing(edit(oracle.edited(gone)), wanted)
+            if failing is not None and number:
+                stays |= self.sets[0] - kept
+            elif failing is not None:
+                first = [failing, *(one for one in wanted if one != failing)]
+                beside = sorted(oracle.relevant(failing) & gone)[:MOST_BESIDE]
+                one = next((j for j in beside if self._safe(edit(oracle.edited(gone - {j})), first)), None)
+                if one is None:
+                    return None
+                stays.add(one)
+        return Weaker(how, at, tuple(skips), changed, tuple(sorted(stays)))
+
+    def _waiting(self) -> frozenset[int]:
+        """The synchronisations that wait for this one's event."""
+        syncs = self.oracle.syncs
+        events = [
+            (j, at[0], getattr(operation(self.program, at), "event", None)) for j, one in enumerate(syncs) for at in one.nodes
+        ]
+        own = getattr(self.op, "event", None)
+        mine = self.text.handles.of(self.at[0], own) if own is not None else frozenset()
+        return frozenset(j for j, t, event in events if event is not None and self.text.handles.of(t, event) & mine)
+
     def _safe(self, program: p.Program, locations: Sequence[Location]) -> bool:
+        return self._failing(program, locations) is None
+
+    def _failing(self, program: p.Program, locations: Sequence[Location]) -> Location | None:
+        """The first of the locations that is not decided to be safe."""
         oracle = self.oracle
         setting = Setting(program, oracle.platform, oracle.environment)
-        return all(
-            (left := oracle.left()) > 0
-            and judge_location(program, at, oracle.platform, oracle.environment, min(left, SECONDS), setting=setting).safe is True
-            for at in locations
-        )
+        for at in locations:
+            left = oracle.left()
+            if left <= 0:
+                return at
+            if not judge_location(program, at, oracle.platform, oracle.environment, min(left, SECONDS), setting=setting).safe:
+                return at
+        return None
 
     def _work(self, t: int, nodes: set[int]) -> list[Node]:
         """Nodes that enqueue items or access memory, in the order of the body."""
@@ -91,9 +150,13 @@ class _Search:
             skips = self._work(t, set(reach[: reach.index(place)]))
             if not skips:
                 return None
-            moved = edits.insert_before(edits.replaced(self.program, t, n, p.Host(REMOVED, ())), t, place, self.op)
-            if self._safe(moved, self.locations):
-                return Weaker("later", (t, place), tuple(skips), moved)
+
+            def moved(program: p.Program, place: int = place) -> p.Program:
+                return edits.insert_before(edits.replaced(program, t, n, p.Host(REMOVED, ())), t, place, self.op)
+
+            offered = self._offered("later", (t, place), skips, moved)
+            if offered is not None:
+                return offered
         return None
 
     def _straight(self, t: int, n: int) -> list[int]:
@@ -181,9 +244,13 @@ class _Search:
                 new: p.Operation = p.EventSync(op.event)
                 if isinstance(self.op, STREAM_WAITS):
                     new = p.StreamWaitEvent(self.op.stream, op.event)
-                changed = edits.replaced(self.program, *self.at, new)
-                if self._safe(changed, self.locations):
-                    return Weaker("finer event", (u, i), tuple(skipped), changed)
+
+                def changed(program: p.Program, new: p.Operation = new) -> p.Program:
+                    return edits.replaced(program, *self.at, new)
+
+                offered = self._offered("finer event", (u, i), skipped, changed)
+                if offered is not None:
+                    return offered
         return None
 
     def _covered(self, capture: Node) -> list[Node]:
@@ -210,7 +277,7 @@ class _Search:
     def earlier(self) -> Weaker | None:
         """The record right behind the last work that has to be covered."""
         for capture, work in self._captured():
-            t, record = capture
+            t = capture[0]
             first = [a for a in self._covered(capture) if a in work]
             places = [
                 (number, place)
@@ -220,30 +287,36 @@ class _Search:
             for number, place in places[:MOST_TRIES]:
                 if self.text.precedes(place, self.at) != (capture == self.at or self.text.precedes(capture, self.at)):
                     continue  # on the other side of the wait it would be the record of another turn
-                if capture == self.at:
-                    changed, event = edits.with_object(self.program, p.Event("new event"))
-                    stream = getattr(self.op, "other", None) or getattr(self.op, "stream", None)
-                    if stream is None:
-                        return None
-                    new: p.Operation = p.EventSync(p.Obj(event))
-                    if isinstance(self.op, p.WaitStream):
-                        new = p.StreamWaitEvent(self.op.stream, p.Obj(event))
-                    changed = edits.replaced(changed, *self.at, new)
-                    changed = edits.insert_after(changed, *place, p.Record(p.Obj(event), stream))
-                    where = self.locations
-                    how = "new event"
-                else:
-                    op = operation(self.program, capture)
-                    assert isinstance(op, p.Record)
-                    if isinstance(op.event, p.Local) and not self._made_before(t, op.event, place):
-                        continue
-                    changed = edits.replaced(self.program, t, record, p.Host(REMOVED, ()))
-                    changed = edits.insert_after(changed, *place, op)
-                    where = self.oracle.locations
-                    how = "earlier record"
-                if self._safe(changed, [at for at in where if self.oracle.verdict(at, ()).safe]):
-                    return Weaker(how, place, tuple(work[number + 1 :]), changed)
+                offered = self._recorded_at(t, place, capture, work[number + 1 :])
+                if offered is not None:
+                    return offered
         return None
+
+    def _recorded_at(self, t: int, place: Node, capture: Node, skips: Sequence[Node]) -> Weaker | None:
+        """The record of `capture`, or a new one in its place, right behind `place`."""
+        op = operation(self.program, capture)
+        if capture != self.at:
+            assert isinstance(op, p.Record)
+            if isinstance(op.event, p.Local) and not self._made_before(t, op.event, place):
+                return None
+
+            def moved(program: p.Program) -> p.Program:
+                return edits.insert_after(edits.replaced(program, *capture, p.Host(REMOVED, ())), *place, op)
+
+            return self._offered("earlier record", place, skips, moved, moves=True)
+        stream = getattr(op, "other", None) or getattr(op, "stream", None)
+        if stream is None:
+            return None
+
+        def recorded(program: p.Program) -> p.Program:
+            changed, event = edits.with_object(program, p.Event("new event"))
+            new: p.Operation = p.EventSync(p.Obj(event))
+            if isinstance(op, p.WaitStream):
+                new = p.StreamWaitEvent(op.stream, p.Obj(event))
+            changed = edits.replaced(changed, *self.at, new)
+            return edits.insert_after(changed, *place, p.Record(p.Obj(event), stream))
+
+        return self._offered("new event", place, skips, recorded)
 
     def _made_before(self, t: int, event: p.Local, place: Node) -> bool:
         return any(
