@@ -36,6 +36,8 @@ def unordered(setting: Setting, location: Location, seconds: float) -> Unordered
 
     Streams that meet are left out, and reads of what nobody wrote: behind these nothing is known.
     """
+    if setting.meetings is not None:
+        return None
     seen: set[tuple[Node, Node]] = set()
     found = _explored(setting, location, None, seen, seconds)
     if isinstance(found, str) or any(one.kind in _ENDS[1:] for one in found):
@@ -69,12 +71,20 @@ def further(
     return sorted(new, key=lambda one: (one.turns, len(one.run.steps))), doubt
 
 
+def pairs(setting: Setting, location: Location, states: int, seconds: float) -> Unordered | None:
+    """All pairs that a search finds unordered there, also behind others; None when it does not end."""
+    seen: set[tuple[Node, Node]] = set()
+    found = _explored(setting, location, None, seen, seconds, states)
+    if isinstance(found, str):
+        return None
+    return frozenset(seen | {(one.first, one.second) for one in found if one.first is not None and one.kind != "same bytes"})
+
+
 def _explored(
-    setting: Setting, location: Location, passed: Unordered | None, seen: set[tuple[Node, Node]], seconds: float
-) -> list[Found] | str:
+    setting: Setting, location: Location, passed: Unordered | None, seen: set[tuple[Node, Node]], seconds: float,
+    states: int = STATES,
+) -> list[Found] | str:  # fmt: skip
     """The hazards of a search that passes these pairs over (None: all, and enters them in `seen`), or why there is none."""
-    if setting.meetings is not None:
-        return "streams meet"
     try:
         search = Search(setting, location)
         for t, code in enumerate(search.code):
@@ -84,7 +94,7 @@ def _explored(
                         _going_on(one, (t, i), passed, seen) if getattr(one, FORKS, False) else one for one in node.effects
                     )
                     code[i] = msgspec.structs.replace(node, effects=effects)
-        return search.run(Budget(STATES, max(0.05, min(seconds, SECONDS)))).hazards
+        return search.run(Budget(states, max(0.05, min(seconds, SECONDS)))).hazards
     except (OutOfBudget, Unsupported, Beyond) as stop:
         return str(stop)
 

@@ -19,7 +19,7 @@ from fencepost.proofs.explore.serial import sole_agent
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.slicing import dropped
 from fencepost.proofs.judge import Judged
-from fencepost.proofs.waits.beyond import Unordered, further, unordered
+from fencepost.proofs.waits.beyond import Unordered, further, pairs, unordered
 from fencepost.proofs.waits.catalogue import BOUND, COPY, HOLD, HOST, STREAM, USE, Sync, operation, without
 from fencepost.proofs.waits.handles import Handles, Node, Origin
 from fencepost.proofs.waits.switch import SWITCHED, Switch, watched
@@ -377,12 +377,15 @@ class Oracle:
         left = self.left()
         if left <= 0:
             return None
+        label = location.label(self.program)
+        setting = self.setting(self.relevant(location) & frozenset(gone))
+        if setting.meetings is None:
+            unordered_ = pairs(setting, location, ALONE, min(2.0, left))
+            return None if unordered_ is None else frozenset((label, *pair) for pair in unordered_)
         try:
-            search = Search(self.setting(self.relevant(location) & frozenset(gone)), location)
-            reach = search.run(Budget(ALONE, min(2.0, max(0.05, left))))
+            reach = Search(setting, location).run(Budget(ALONE, min(2.0, max(0.05, left))))
         except (OutOfBudget, Unsupported):
             return None
-        label = location.label(self.program)
         return frozenset(
             (label, found.first, found.second)
             for found in reach.hazards
