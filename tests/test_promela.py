@@ -173,7 +173,12 @@ def test_spin_agrees_on_random_designs(tmp_path: Path) -> None:
         turns = max(2, turns_of(program, answer.run)) if answer.run is not None else 2
         if turns > TURNS or any(hazard.value_changing is False for hazard in answer.hazards):
             continue
-        got = verdict(promela(program, turns), tmp_path)
+        try:
+            text = promela(program, turns)
+        except NotExported as error:  # by name: a lock that only keeps calls together
+            assert "orders nothing" in str(error), error
+            continue
+        got = verdict(text, tmp_path)
         count[answer.verdict, got] += 1
         assert (answer.verdict, got) not in ((PROVED, REFUTED), (REFUTED, BOUNDED)), design.text
     assert count[PROVED, BOUNDED] >= 15 and count[REFUTED, REFUTED] >= 5, count
