@@ -111,7 +111,8 @@ def run(arguments: list[str] | None = None) -> int:
     except OSError as error:
         where = "standard output" if error.filename is None else error.filename
         click.echo(f"fencepost: {where}: {error.strerror or error}", err=True)
-        _forget_output()
+        if error.filename is None:
+            _forget_output()
         return 2
     except SystemExit:
         if sys.stdout is not out:  # click puts another in its place when nobody reads any more (`| head`)

@@ -119,7 +119,7 @@ def prolong(
         if changes is not None:
             return longer, changes, why
         outcome = outcome if tried else (changes, why)
-        if tried == TRIES:
+        if tried + 1 == TRIES:
             break
         ways += [
             (*(taken for taken, _ in given[:k]), other)

@@ -119,3 +119,27 @@ def test_the_margin_of_any_ring(depth: int, outstanding: int) -> None:
     answer = check(fp.program_of(ring, {"depth": depth, "outstanding": outstanding}))
     assert answer.verdict == fp.PROVED
     assert [one.margin for one in answer.protections if one.object == "slots"] == [depth - outstanding]
+
+
+def parts(lasting: bool, part: str) -> fp.Design:
+    """A kernel writes a part of memory, and another one reads a part that may be another."""
+    d = fp.Design("parts")
+    kept, y = d.device("kept", bytes=128), d.device("y")
+
+    @d.loop("a")
+    def turn() -> None:
+        x = kept if lasting else d.empty("x", bytes=128)
+        d.launch("w", writes=[x[0:64]])
+        d.launch("r", reads=[x[fp.ANY] if part == "any" else x[0:64]], writes=[y])
+
+    return d
+
+
+@pytest.mark.parametrize(
+    ("lasting", "part", "said"),
+    [(False, "any", ["what is read by fp.ANY or by row was written before, whichever part that is: x"]), (False, "span", []), (True, "any", [])],
+)
+def test_what_is_taken_of_unknown_parts_is_said(lasting: bool, part: str, said: list[str]) -> None:
+    """Content that an allocator hands out is undefined (S62), and which part is read is not known: the proof rests on it."""
+    answer = check(fp.program_of(parts, {"lasting": lasting, "part": part}))
+    assert (answer.verdict, [one for one in answer.assumptions if "fp.ANY" in one]) == (fp.PROVED, said)
