@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -245,15 +244,12 @@ class Graph(Fixed):
             recording.do(p.CellGet(p.Obj(self._captured[0]), ()))  # a design error where the capture may come later
         streams: dict[p.Operand, p.Operand] = {s: p.Obj(number) for s, number in self._branches.items()}
         streams[self._origin] = target
-        lock = self._design._made(p.Lock(f"launching {self._name}")) if self._several_threads else None
-        if lock is not None:
-            # A launch is one call, and its waits, nodes and record are several steps here (S93).
-            recording.do(p.Acquire(lock, False))
-        # On one stream alone, what another thread enqueues between the nodes is ordered with all of them in any case.
-        with recording.as_one_call(f"graph {self._name!r}", target) if self._branches or self._callbacks else nullcontext():
+        # A launch is one call, and its waits, nodes and record are several steps here (S93). On one stream alone, what another thread
+        # enqueues between the nodes is ordered with all of them in any case.
+        launch = recording.alone(f"launching {self._name}" if self._several_threads else None)
+        branched = self._branches or self._callbacks
+        with launch, recording.as_one_call(f"graph {self._name!r}", target) if branched else recording.alone(None):
             self._enqueue(recording, target, streams)
-        if lock is not None:
-            recording.do(p.Unlock(lock))
 
     def _enqueue(self, recording: Recording, target: p.Operand, streams: dict[p.Operand, p.Operand]) -> None:
         """All that one launch enqueues."""

@@ -237,12 +237,10 @@ class Queue(Fixed):
             )
         self._getter = recording.tracer.name
         self._used(None)
-        lock = self._alone(recording) if len(tags) > 1 else None
-        tag = tags[0] if len(tags) == 1 else recording.ask(p.QueueTag(self._id), tags)
-        values, numbers = _receive(self._design, self._items[tag], self._where(tag), recording)
-        recording.do(p.Get(self._id, tag, numbers))
-        if lock is not None:
-            recording.do(p.Unlock(lock))
+        with recording.alone(f"getting from {self._name}" if self._several_threads and len(tags) > 1 else None):
+            tag = tags[0] if len(tags) == 1 else recording.ask(p.QueueTag(self._id), tags)
+            values, numbers = _receive(self._design, self._items[tag], self._where(tag), recording)
+            recording.do(p.Get(self._id, tag, numbers))
         return values[0] if tags == ("",) and len(values) == 1 else Item(values, tag, _lasting(recording))
 
     def _used(self, event: Event | None) -> None:
@@ -251,14 +249,6 @@ class Queue(Fixed):
         self._stays = self._stays or event
         if self._stays is not None and len(self._processes) > 1:
             fail(f"event {self._stays._name!r} goes through {self._name!r} to another process; make it with interprocess=True (S140)")
-
-    def _alone(self, recording: Recording) -> int | None:
-        """Take the lock that keeps other getters from coming between a look at the queue and its get; it orders nothing."""
-        if not self._several_threads:
-            return None
-        lock = self._design._made(p.Lock(f"getting from {self._name}"))
-        recording.do(p.Acquire(lock, False))
-        return lock
 
     @question
     def full(self) -> bool:

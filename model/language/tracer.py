@@ -266,7 +266,13 @@ class Recording:
         design = self.tracer.design
         if what and self.tracer.kind != "setup" and (self.tracer.name, what) not in design._long_calls.setdefault(stream.id, []):
             design._long_calls[stream.id].append((self.tracer.name, what))
-        return OneCall(self, stream.id if stream.id in design._one_call and self.tracer.kind != "setup" else None)
+        if stream.id not in design._one_call or self.tracer.kind == "setup":
+            return OneCall(self, None)
+        return OneCall(self, f"enqueuing on {design._objects[stream.id].name}", enqueues=True)
+
+    def alone(self, doing: str | None) -> OneCall:
+        """What is taken down in `with` is one call among those of other threads that do the same, named by `doing`; None: no others do."""
+        return OneCall(self, doing)
 
     def _take_down(self, operation: p.Operation) -> None:
         self.step()
@@ -448,30 +454,31 @@ class Recording:
 
 
 class OneCall:
-    """A lock around what is one call, on streams on which others enqueue, too; it orders nothing.
+    """A lock around what is one call, where other threads make such calls, too; it orders nothing.
 
     Locks and waits are taken down here and not in a generator: the frames of `contextlib` would count as the user's.
     """
 
-    def __init__(self, recording: Recording, stream: int | None) -> None:
-        self._recording, self._stream = recording, stream
+    def __init__(self, recording: Recording, name: str | None, enqueues: bool = False) -> None:
+        """`name`: of the lock, None for none; `enqueues`: the call enqueues on a stream on which each call takes the lock."""
+        self._recording, self._name, self._enqueues = recording, name, enqueues
 
-    def _lock(self, stream: int, kind: type[p.Acquire] | type[p.Unlock]) -> None:
-        design = self._recording.tracer.design
-        lock = design._made(p.Lock(f"enqueuing on {design._objects[stream].name}"))
+    def _lock(self, name: str, kind: type[p.Acquire] | type[p.Unlock]) -> None:
+        lock = self._recording.tracer.design._made(p.Lock(name))
         with self._recording.implied():
             self._recording._take_down(p.Acquire(lock, False) if kind is p.Acquire else p.Unlock(lock))
 
     def __enter__(self) -> None:
-        if self._stream is not None:
-            self._lock(self._stream, p.Acquire)
-            self._recording._calling = True
+        if self._name is not None:
+            self._lock(self._name, p.Acquire)
+            self._recording._calling |= self._enqueues
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._stream is not None:
-            self._recording._calling = False
+        if self._name is not None:
+            if self._enqueues:
+                self._recording._calling = False
             if error is None:
-                self._lock(self._stream, p.Unlock)
+                self._lock(self._name, p.Unlock)
 
 
 class Tracer:
