@@ -61,7 +61,10 @@ def run(
 
         def answer(self, thread: Any, node: int, options: tuple[str, ...]) -> int:
             own = program.threads[thread.index]
-            question: Any = own.nodes[node].question
+            at = own.nodes[node]
+            if not isinstance(at, p.Ask):
+                return 0  # a free that may wait for the device
+            question: Any = at.question
             wanted = said.get(_key(own, question))
             return options.index(wanted) if wanted in options else 0
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from fencepost.model import answer as a
 from fencepost.model import program as p
+from fencepost.model.idle import between_turns
 from fencepost.model.names import Names
 from fencepost.model.platform import BARE, ENVIRONMENTS, Environment, Platform
 from fencepost.proofs import edits
-from fencepost.proofs.explore.locations import Location, operands, operations
+from fencepost.proofs.explore.locations import Location, locations, operands, operations
 from fencepost.proofs.explore.search import DEVICE_STEP, Budget, OutOfBudget, Reach, Search
+from fencepost.proofs.explore.serial import sole_agent
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.state import Beyond
 
@@ -103,7 +106,7 @@ def stuck(
     where = [
         f"{program.threads[t].name} at {describe(program, (t, n))} ({place(program, (t, n))})"
         for t, n in pc.items()
-        if n >= 0 and program.threads[t].kind != "setup" and not (program.threads[t].idle and n == program.threads[t].entry)
+        if n >= 0 and program.threads[t].kind != "setup" and not (program.threads[t].idle and n in between_turns(program, t))
     ]
     return f"{what}: {'; '.join(where)}"
 
@@ -274,6 +277,37 @@ def one_sided(program: p.Program, answers: set[tuple[int, int, str]]) -> list[st
                 if len(seen) == 1 and not isinstance(node.question, (p.Choose, p.Maybe)):
                     result.append(f"{type(node.question).__name__} at {place(program, (t, i))} is always {seen[0]!r}")
     return list(dict.fromkeys(result))
+
+
+def closing(program: p.Program, platform: Platform, environment: Environment, judged: Judged) -> tuple[str, ...]:
+    """What closes the hazard that a refutation shows: the `fixes` of its answer, asked later."""
+    return tuple(Explainer(Setting(program, platform, environment)).fixes(judged))
+
+
+def protecting(
+    program: p.Program, platform: Platform, environment: Environment, objects: Collection[str] | None = None
+) -> tuple[a.Protection, ...]:
+    """What protects the objects of a proved program, or those named: the `protections` of its answer, asked later."""
+    setting = Setting(program, platform, environment)
+    searches: list[tuple[Search, Reach]] = []
+    serial: list[a.Protection] = []
+    for location in locations(program):
+        label = location.label(program)
+        if objects is not None and label not in objects:
+            continue
+        sole = sole_agent(setting, location)
+        if sole is not None:
+            serial.append(alone(label, sole[0]))
+            continue
+        search = Search(setting, location, proof=True)
+        with contextlib.suppress(OutOfBudget, Beyond):
+            searches.append((search, search.run(Budget())))
+    return (*Explainer(setting).protections(searches), *serial)
+
+
+def alone(label: str, agent: str) -> a.Protection:
+    """Of an object that one agent accesses: an agent is serial."""
+    return a.Protection(label, (f"{agent} alone accesses it, in order",))
 
 
 class Explainer:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
+from fencepost.model.idle import between_turns
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
 from fencepost.simulator.machine_host import Host, Unsupported
 from fencepost.simulator.machine_meetings import what_it_waits_for
@@ -118,7 +119,7 @@ class Machine(Host):
                     self._sizes[thread.locals[node.operation.local].name] = node.operation.bytes
             self.nodes.append(nodes)
             entry = self._end if thread.entry == p.END else nodes[thread.entry]
-            self.threads.append(HostThread(index, thread.name, thread.kind, entry, len(thread.locals), thread.idle))
+            self.threads.append(HostThread(index, thread.name, thread.kind, entry, len(thread.locals), between_turns(program, index) if thread.idle else frozenset()))
 
     def _make_streams(self) -> None:
         self.fifos: list[Fifo] = []

@@ -259,7 +259,8 @@ class HostThread:
 
     __slots__ = ("at", "done", "entry", "idle", "index", "locals", "loop", "name", "node", "setup", "starts", "turn", "waits")
 
-    def __init__(self, index: int, name: str, kind: str, entry: Node, locals_: int, idle: bool = False) -> None:
+    def __init__(self, index: int, name: str, kind: str, entry: Node, locals_: int, idle: frozenset[int] = frozenset()) -> None:
+        """`idle`: nodes at which it waits for work that nobody need give it."""
         self.index, self.name, self.entry, self.idle = index, name, entry, idle
         self.setup, self.loop = kind == "setup", kind == "loop"
         self.locals: list[Value | None] = [None] * locals_
@@ -273,7 +274,7 @@ class HostThread:
     def stuck(self) -> bool:
         """Whether it has still something to do, when nothing can move any more; who is only given work now and then has not."""
         waits = self.waits is not None and not self.waits.done
-        return waits or not (self.done or (self.idle and self.node is self.entry))
+        return waits or not (self.done or self.node.index in self.idle)
 
     def reset(self, end: Node) -> None:
         """Before its first turn."""

@@ -274,6 +274,55 @@ def test_state_is_seen(k: Kit, where: str) -> None:
     k.refuses(lambda: k.turn(tick()), "changes '")
 
 
+def test_state_of_a_helper_whose_variable_is_called_as_one_of_the_body(k: Kit) -> None:
+    def made() -> Callable[[], int]:
+        count = [0]
+
+        def helper() -> int:
+            count[0] += 1
+            return count[0]
+
+        return helper
+
+    helper, count = made(), 1
+
+    def body() -> None:
+        for _ in range(count):
+            k.turn(helper())
+
+    k.refuses(body, "changes 'count', which lives on")
+
+
+def test_state_in_the_second_of_two_defaults(k: Kit) -> None:
+    def helper(none: list[int] = [], calls: list[int] = [0]) -> int:  # noqa: B006
+        calls[0] += 1
+        return calls[0] + len(none)
+
+    k.refuses(lambda: k.turn(helper()), "changes 'a default of helper', which lives on")
+
+
+def test_a_variable_that_a_body_takes_away(k: Kit) -> None:
+    number = 1
+
+    def body() -> None:
+        nonlocal number
+        k.turn(number)
+        del number
+
+    k.refuses(body, "changes 'number', which lives on")
+
+
+def test_a_variable_that_a_body_sets_first(k: Kit) -> None:
+    late: int
+
+    def body() -> None:
+        nonlocal late
+        k.turn(1)
+        late = 1
+
+    k.refuses(body, "changes 'late', which lives on")
+
+
 def test_state_of_the_object_whose_method_is_the_body(k: Kit) -> None:
     class Worker:
         n = 0

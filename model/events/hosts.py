@@ -178,12 +178,8 @@ class HostOperations(References):
             self.counters[o.counter] = self.counters.get(o.counter, 0) + o.amount
             self._add(step.thread, ("counter", o.counter))
 
-    def host_effect(self, effect: Any, step: Step) -> None:
-        """Run an operation that is its own effect."""
-        _HOST[type(effect)](self, effect, step)
 
-
-_HOST: dict[type, Callable[[Any, Any, Step], None]] = {
+HOST: dict[type, Callable[[Any, Any, Step], None]] = {
     p.Alloc: HostOperations._alloc,
     p.View: HostOperations._view,
     p.Drop: HostOperations._drop,
@@ -204,3 +200,4 @@ _HOST: dict[type, Callable[[Any, Any, Step], None]] = {
     p.CounterAdd: HostOperations._counter,
     p.CounterWait: HostOperations._counter,
 }
+"""What runs each operation that is its own effect."""

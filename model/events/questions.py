@@ -17,9 +17,7 @@ class HostTests(HostOperations):
     """Of each device flag its value, and the clock of the store that put it there."""
 
     def _obstacle(self, thread: int, what: p.Operation | p.Question) -> str:
-        """Why the step cannot run now; empty when it can."""
-        if not isinstance(what, WAITING):
-            return ""
+        """Why the step, one of `WAITING`, cannot run now; empty when it can."""
         if isinstance(what, p.Put) and len(self.queues[what.queue]) >= self._capacity(what.queue):
             return f"put on the full queue {self._name(what.queue)}"
         if isinstance(what, (p.Get, p.QueueTag)):

@@ -14,8 +14,10 @@ from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
 from fencepost.model.events.clocks import Clock, VectorClocks, merged
+from fencepost.model.events.hosts import HOST
 from fencepost.model.events.meetings import Capture, Freeing, Meetings
 from fencepost.model.events.parts import EventKey, Key, Path
+from fencepost.model.events.questions import WAITING
 from fencepost.model.events.references import DesignError, InvalidRun, Named
 from fencepost.model.operations import Context, lower_node
 from fencepost.model.platform import BARE, PLATFORMS, Environment, Platform
@@ -135,21 +137,18 @@ class Player(Meetings):
 
     def enabled(self, thread: int) -> bool:
         """Whether the thread can make its next step now."""
-        if self._done[thread] or thread in self.inside:
-            return False
-        if self.program.threads[thread].kind != "setup" and not self._setup_done():
-            return False
-        node = self.node(thread)
-        return not self._obstacle(thread, node.operation if isinstance(node, p.Do) else node.question)
+        return not self._done[thread] and not self._why_not(thread)
 
     def _why_not(self, thread: int) -> str:
-        """Why a thread that has not ended cannot make its next step."""
+        """Why a thread that has not ended cannot make its next step; empty when it can."""
         if thread in self.inside:
             return "the thread is inside a call that waits for device work, which is pending"
-        if self.program.threads[thread].kind != "setup" and not self._setup_done():
+        source = self.program.threads[thread]
+        if not self._set_up and source.kind != "setup" and not self._setup_done():
             return "setup has not ended"
-        node = self.node(thread)
-        return self._obstacle(thread, node.operation if isinstance(node, p.Do) else node.question)
+        node = source.nodes[self._pc[thread]]
+        what = node.operation if isinstance(node, p.Do) else node.question
+        return self._obstacle(thread, what) if isinstance(what, WAITING) else ""
 
     def possible_answers(self, thread: int) -> tuple[str, ...]:
         """The branches that the state allows, in branch order; empty unless the thread is at a question."""
@@ -178,8 +177,9 @@ class Player(Meetings):
             self.refuse(step, "the thread has ended")
         if self._pc[thread] != step.node:
             self.refuse(step, f"the thread is at node {self._pc[thread]}")
-        if not self.enabled(thread):
-            self.refuse(step, self._why_not(thread))
+        why = self._why_not(thread)
+        if why:
+            self.refuse(step, why)
         if not self._started[thread]:
             self._start(thread)
         node = self.node(thread)
@@ -196,7 +196,8 @@ class Player(Meetings):
             self._following[thread] = following
         else:
             self._returned(thread, following)
-        self._end_call(thread)
+        if self._ordered:
+            self._end_call(thread)
 
     def _returned(self, thread: int, following: int) -> None:
         if following == p.END:
@@ -273,8 +274,9 @@ class Player(Meetings):
 
     def _enqueue(self, effect: e.Enqueue, step: Step) -> None:
         thread = step.thread
-        fifo = self._fifo(thread, effect.stream)
         stream = self.stream(thread, effect.stream)
+        fifo = self.fifos[stream]
+        self._order(("stream", fifo), thread)
         self._called(thread, stream)
         accesses = tuple(self._resolve(step, a) for a in effect.accesses) if self.keep else ()
         if self.pending[fifo]:
@@ -523,14 +525,6 @@ def _lanes(fifos: dict[Named, int], first: int) -> dict[Named, int]:
     return {stream: first + k for k, stream in enumerate(fifos)}
 
 
-def _host(player: Player, effect: Any, step: Step) -> None:
-    player.host_effect(effect, step)
-
-
-def _meeting(player: Player, effect: Any, step: Step) -> None:
-    player._meeting(effect, step)
-
-
 _EFFECTS: dict[type, Callable[[Player, Any, Step], None]] = {
     e.Touch: Player._touch,
     e.Enqueue: Player._enqueue,
@@ -541,8 +535,8 @@ _EFFECTS: dict[type, Callable[[Player, Any, Step], None]] = {
     e.StreamJoinsEvent: Player._stream_joins_event,
     e.StreamJoinsStream: Player._stream_joins_stream,
     e.NoteUse: Player._note_use,
-    **dict.fromkeys(e.HOST_EFFECTS, _host),
-    **dict.fromkeys(e.MEETINGS, _meeting),
+    **HOST,
+    **dict.fromkeys(e.MEETINGS, Player._meeting),
 }
 EVENT_EFFECTS = frozenset(_EFFECTS)
 """The effects that the concrete event structure covers (compared with the alphabet in a test)."""

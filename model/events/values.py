@@ -43,6 +43,13 @@ class Contents:
         self.saved = {} if saved is None else saved
         self.replaying = saved is not None
 
+    def copy(self) -> Contents:
+        """The same content, to go on with apart."""
+        other = Contents(self.saved.copy(), self.apart)
+        other.replaying = self.replaying
+        other.buffers = self.buffers.copy()  # the lists in it are never changed
+        return other
+
     def visible(self, t: Touched) -> list[Entry]:
         """The entries that an access can see, oldest first, from the last one that covers it.
 
@@ -83,18 +90,23 @@ class Contents:
         return not entry.path or (entry.tenant == t.tenant and covers(entry.path, t.path))
 
     def write(self, index: int, t: Touched, content: Any) -> None:
-        """Access `index` writes; a same-bytes write leaves the content that its place has in val order."""
+        """Access `index` writes; a same-bytes write leaves the content that its place has in val order.
+
+        Where its owner has written nothing there, that is undefined content of its own, and not what an earlier owner left.
+        """
         if not t.same_bytes:
             self._put(t, Entry(t.path, t.tenant, content))
-        elif not self.replaying:
+            return
+        if not self.replaying:
             self.saved[index] = (self.observe(t), self.visible(t))
-        else:
-            observation, entries = self.saved[index]
-            if self.observe(t) != observation:
-                self._put(t, Entry(t.path, t.tenant, _initial(t)))
-                for entry in entries:
-                    inside = entry.tenant == t.tenant and not self._covers(entry, t)
-                    self._put(t, entry if inside else Entry(t.path, t.tenant, entry.content))
+        observation, entries = self.saved[index]
+        if t.tenant is not None and all(entry.tenant != t.tenant for entry in entries):
+            self._put(t, Entry(t.path, t.tenant, _initial(t)))
+        elif self.replaying and self.observe(t) != observation:
+            self._put(t, Entry(t.path, t.tenant, _initial(t)))
+            for entry in entries:
+                inside = entry.tenant == t.tenant and not self._covers(entry, t)
+                self._put(t, entry if inside else Entry(t.path, t.tenant, entry.content))
 
     def _put(self, t: Touched, new: Entry) -> None:
         kept = [
@@ -147,16 +159,17 @@ def value_change(structure: Structure, first: int, second: int) -> tuple[bool | 
     if late(structure, first, second):
         return _late_change(structure, first, second)
     a, b = structure.accesses[first].node, structure.accesses[second].node
-    saved = val(structure)[1].saved
+    repeats = any(access.touched.same_bytes for access in structure.accesses)
+    saved = val(structure)[1].saved if repeats else {}
     before = [n for n, x in enumerate(nodes) if happens_before(x, nodes[a]) or happens_before(x, nodes[b])]
     rest = sorted(set(range(len(nodes))) - set(before) - {a, b})
     outcomes: list[dict[int, Observation]] = []
     left: list[tuple[Observation, ...]] = []
     pair = (structure.accesses[first].touched, structure.accesses[second].touched)
+    start, observed = Contents(saved), dict[int, Observation]()
+    run_nodes(structure, before, start, observed)
     for middle in ((a, b), (b, a)):
-        contents = Contents(saved)
-        seen: dict[int, Observation] = {}
-        run_nodes(structure, before, contents, seen)
+        contents, seen = start.copy(), observed.copy()
         run_nodes(structure, middle, contents, seen)
         left.append(tuple(contents.observe(t) for t in pair))
         run_nodes(structure, rest, contents, seen)

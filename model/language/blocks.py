@@ -9,10 +9,10 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import fail, shown, user_frame
-from fencepost.model.language.purity import Known, changes, fingerprint, state_of
+from fencepost.model.language.errors import fail, shown, text_of, user_frame
+from fencepost.model.language.purity import Known, State, fingerprint
 from fencepost.model.language.tracer import CutRun, Frame, Life, user_frames
-from fencepost.model.language.used_after import used_after
+from fencepost.model.language.used_after import statements, used_after
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
@@ -78,6 +78,7 @@ class MaybeBlock:
 
     def __init__(self, design: Design, name: str) -> None:
         self._design, self._name, self._frame = design, name, Frame("maybe", name)
+        self._outside: State | None = None
 
     def __bool__(self) -> bool:
         fail(f"maybe {self._name!r} is a block: with d.maybe({self._name!r}):; ask with d.choose")
@@ -87,8 +88,9 @@ class MaybeBlock:
         user = user_frame()
         assert user is not None
         self._text, self._block = _block_at(user)
-        # A repetition only has to do the same again: what the run that it repeats did was looked at.
-        self._before, self._outside = ({}, {}) if recording.repeats else (_variables(), state_of(recording.tracer.body))
+        looked_at = recording.looked_at()
+        self._outside = None if looked_at else recording.tracer.state.current()
+        self._before = {} if looked_at else _variables()
         self._advances, self._held = dict(recording.advances), recording.alive()
         self._memory = (dict(recording.counts), dict(recording.below))
         self._locks, self._kept = recording.locks(), recording.remembered()
@@ -114,9 +116,9 @@ class MaybeBlock:
         for cursor, count in recording.advances.items():
             before = self._advances.get(cursor, 0)
             recording.uncertain |= {(cursor, advances) for advances in range(before, count)}
-        if recording.repeats:
+        if self._outside is None:
             return
-        outside = changes(self._outside, state_of(recording.tracer.body))
+        outside = self._outside.changes()
         own = {name for _, name in self._before}  # of the body and its helpers: told apart below
         for name in outside:
             if name not in own:
@@ -175,8 +177,6 @@ class _Block:
         return self._used[name]
 
 
-_Withs = list[tuple[ast.AST, ast.With]]
-_files: dict[str, tuple[list[str], _Withs]] = {}
 _blocks: dict[tuple[str, int], tuple[list[str], str, _Block]] = {}
 
 
@@ -185,30 +185,25 @@ def _block_at(frame: FrameType) -> tuple[str, _Block]:
 
     The same place is read once. Raises `DesignError` as `_read_block` does.
     """
-    lines = linecache.getlines(frame.f_code.co_filename)
-    key = (frame.f_code.co_filename, frame.f_lineno)
-    known = _blocks.get(key)
+    file, line, _ = text_of(frame)
+    lines = linecache.getlines(file)
+    known = _blocks.get((file, line))
     if known is None or known[0] is not lines:
-        known = _blocks[key] = (lines, *_read_block(frame, lines))
+        known = _blocks[file, line] = (lines, *_read_block(file, line, lines))
     return known[1:]
 
 
-def _read_block(frame: FrameType, lines: list[str]) -> tuple[str, _Block]:
+def _read_block(file: str, line: int, lines: list[str]) -> tuple[str, _Block]:
     """Place and text of the `with` that the frame is entering.
 
     Raises `DesignError` when the block can be left other than through its end: the tracer would not see what follows.
     """
-    place = shown(frame.f_code.co_filename, frame.f_lineno)
     if not lines:
         fail("the source of this maybe block cannot be read; put the design into a file")
-    file = _files.get(frame.f_code.co_filename)
-    if file is None or file[0] is not lines:
-        tree = ast.parse("".join(lines))
-        file = _files[frame.f_code.co_filename] = (lines, list(_withs(tree, tree)))
     found: tuple[ast.With, ast.AST] | None = None
-    for function, node in file[1]:
-        if any(
-            item.context_expr.lineno <= frame.f_lineno <= (item.context_expr.end_lineno or 0) for item in node.items
+    for function, node in statements(file):
+        if isinstance(node, ast.With) and any(
+            item.context_expr.lineno <= line <= (item.context_expr.end_lineno or 0) for item in node.items
         ):
             found = (node, function)  # the innermost one comes last
     if found is None:
@@ -217,20 +212,11 @@ def _read_block(frame: FrameType, lines: list[str]) -> tuple[str, _Block]:
     for statement in block.body:
         for bad in _exits(statement, False):
             word = type(bad).__name__.lower()
-            line = getattr(bad, "lineno", frame.f_lineno)
             fail(
                 f"{word} leaves a maybe block; what follows would not be traced: ask with `if d.choose(...)` instead",
-                shown(frame.f_code.co_filename, line),
+                shown(file, getattr(bad, "lineno", line)),
             )
-    return place, _Block(function, block)
-
-
-def _withs(node: ast.AST, function: ast.AST) -> Iterator[tuple[ast.AST, ast.With]]:
-    for child in ast.iter_child_nodes(node):
-        inside = child if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) else function
-        if isinstance(child, ast.With):
-            yield inside, child
-        yield from _withs(child, inside)
+    return shown(file, line), _Block(function, block)
 
 
 def _exits(node: ast.AST, in_loop: bool) -> Iterator[ast.AST]:

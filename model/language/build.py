@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 from fencepost.model import program as p
 from fencepost.model.language.design import Design
-from fencepost.model.language.errors import fail, shown
+from fencepost.model.language.errors import Text, fail, folder, shown
 from fencepost.model.language.tracer import NO_ITEM
 
 
@@ -42,18 +42,13 @@ def program_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> p
     design = function(**parameters)
     if not isinstance(design, Design):
         fail(f"{name} returned {type(design).__name__}, not a Design; end it with `return d`", place)
-    root = _folder(code.co_filename)
+    root = folder(code.co_filename)
     return assemble(design, root, getattr(function, "__fencepost_accepts__", ()), place)
 
 
-@functools.cache  # once for all variants of a design, as the next two
+@functools.cache  # once for all variants of a design, as the next
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(function).parameters
-
-
-@functools.cache
-def _folder(file: str) -> str:
-    return os.path.dirname(os.path.realpath(file))
 
 
 @functools.cache
@@ -120,14 +115,15 @@ def assemble(design: Design, root: str, accepts: tuple[p.Accept, ...], place: st
         for name, (kind, nodes, entry, locals_, process, idle) in design._threads.items()
     )
     _one_call(design, threads)
+    for graph in design._graphs:
+        graph._check()
     threads, chained = _in_order(threads, objects)
     if design._pools_of_streams:
         from fencepost.model.language import ordered
 
         ordered.check(design, threads)
     places = tuple(
-        tuple(p.Place(_relative(file, root), line, function) for file, line, function in frames)
-        for frames in design._sites.frames
+        tuple([_place(frame, root) for frame in frames]) for frames in design._sites.frames
     )
     implied = tuple(sorted({*((t, n) for t, name in enumerate(design._threads) for n in design._implied.get(name, ())), *chained}))
     own = tuple(sorted(
@@ -174,7 +170,7 @@ def _one_call(design: Design, threads: tuple[p.Thread, ...]) -> None:
         for node in thread.nodes:
             operation = node.operation if isinstance(node, p.Do) and thread.kind != "setup" else None
             stream = getattr(operation, "stream", None)
-            if stream is None or isinstance(operation, NO_ITEM) or stream.id in design._one_call:
+            if stream is None or isinstance(operation, NO_ITEM) or design._lock_of_calls(stream.id):
                 continue
             for name, what in design._long_calls.get(stream.id, ()):
                 if name != thread.name:
@@ -202,7 +198,13 @@ def _local(design: Design, key: Any) -> p.LocalInfo:
     return p.LocalInfo(name, kind, occurrence, known if isinstance(known, int) else None, pool)
 
 
-@functools.cache  # every traced operation asks, for the same few files
+@functools.lru_cache(maxsize=65_536)  # all variants of a design have the same text
+def _place(text: Text, root: str) -> p.Place:
+    file, line, function = text
+    return p.Place(_relative(file, root), line, function)
+
+
+@functools.cache  # for the same few files
 def _relative(file: str, root: str) -> str:
     if file.startswith("<"):
         return file

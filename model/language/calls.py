@@ -65,7 +65,7 @@ class Calls(Fixed):
         design = self._design
         apart = " (send)" if peer is not None else " (exchange)" if exchange else ""
         what = f"{self._name} {kind if peer is None or signals else 'recv'}"
-        current = design._current(*objects.tensors(_listed(reads), _listed(writes)))
+        current = design._current(design._running(), *objects.tensors(_listed(reads), _listed(writes)))
         if not async_op and self._version == "new":
             self._meet(kind, what, rank, match, reads, writes, signals, awaits, current, time, apart)
             if self._blocking_wait:

@@ -166,7 +166,9 @@ class Composites:
             if not isinstance(pool, Graph):
                 fail(f"graph {name!r}: pool={pool!r} is no graph; share that of another graph of the design")
             self._own(pool)
-        return Graph(self, self._fresh(name), pool, several_threads)
+        graph = Graph(self, self._fresh(name), pool, several_threads)
+        self._graphs.append(graph)
+        return graph
 
     def host_function(
         self: Any, name: str, reads: Accesses = (), writes: Accesses = (), *, stream: Stream | None = None,
@@ -211,6 +213,7 @@ class Composites:
 
     def _outside(self: Any, name: str) -> Stream:
         """A queue of an agent: a stream of a number that no GPU has, so that neither device syncs nor environments reach it."""
+        self._gpus_named.add(-1)
         made = p.Stream(name, None, -1 - len(self._objects), False, self._process())
         return Stream(self, name, self._enter(made))
 
@@ -260,13 +263,29 @@ class Composites:
 
     def _as_one_step(self: Any, stream: p.Stream, lock: int | None, recording: Recording) -> int | None:
         """Take the lock of the context behind which several threads enqueue; it orders nothing, it keeps others from coming between."""
-        one = any((self._objects[n].process, self._objects[n].gpu) == (stream.process, stream.gpu) for n in self._several_threads)
-        if lock is not None or not one or recording.tracer.kind == "setup":
+        name = self._beside_legacy(stream)
+        if lock is not None or name is None or recording.tracer.kind == "setup" or recording.calling:
             return lock
-        where = " of " + stream.process if stream.process else ""
-        made: int = self._made(p.Lock(f"enqueuing beside the legacy stream{where}" + (f" on gpu {stream.gpu}" if stream.gpu else "")))
+        made: int = self._made(p.Lock(name))
         recording.do(p.Acquire(made, False))
         return made
+
+    def _lock_of_calls(self: Any, number: int) -> str | None:
+        """The lock that each call takes that enqueues on the stream; None where each is one step anyhow, or threads may come between."""
+        stream = self._objects[number]
+        assert isinstance(stream, p.Stream)
+        if number in self._one_call:
+            return f"enqueuing on {stream.name}"
+        ruled = self._blocking and (stream.default or any(number == blocking for blocking, _ in self._blocking))
+        lock: str | None = self._beside_legacy(stream) if ruled else None
+        return lock
+
+    def _beside_legacy(self: Any, stream: p.Stream) -> str | None:
+        """The lock of what is enqueued beside the legacy stream of the stream's context; None where one thread alone does."""
+        if not any((self._objects[n].process, self._objects[n].gpu) == (stream.process, stream.gpu) for n in self._several_threads):
+            return None
+        where = " of " + stream.process if stream.process else ""
+        return f"enqueuing beside the legacy stream{where}" + (f" on gpu {stream.gpu}" if stream.gpu else "")
 
     def _legacy_user(self: Any, stream: p.Obj, blocking: int, legacy: bool, recording: Recording) -> None:
         """Refuse two threads of which one uses the legacy stream and the other a blocking one, unless that was said.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, Literal, TypeVar
 
 from fencepost.model import program as p
@@ -16,8 +17,8 @@ from fencepost.model.language import hosts, objects
 from fencepost.model.language.blocks import MaybeBlock, Process, Scope
 from fencepost.model.language.communicators import Communicators
 from fencepost.model.language.composites import Composites
-from fencepost.model.language.errors import DesignWarning, Fixed, fail, here, user_frame
-from fencepost.model.language.graphs import private_memory
+from fencepost.model.language.errors import DesignWarning, Fixed, Text, fail, folder, shown, text_of, user_frame
+from fencepost.model.language.graphs import Graph, private_memory
 from fencepost.model.language.index import Turn
 from fencepost.model.language.managed import by_host, exclusive
 from fencepost.model.language.meetings import Meetings
@@ -42,13 +43,15 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
             fail(f"Design({name!r}); give the design a name")
         object.__setattr__(self, "name", name)  # the one public attribute
         user = user_frame()
-        self._root = os.path.dirname(os.path.realpath(user.f_code.co_filename)) if user is not None else os.getcwd()
+        self._root = folder(user.f_code.co_filename) if user is not None else os.getcwd()
         self._sites = Sites()
         self._recording: Recording | None = None
         self._processes: list[Process] = [Process(self, "", 0)]
         self._known_processes: dict[str, Process] = {"": self._processes[0]}
+        self._gpus_named: set[int] = {0}
+        """The GPUs that anything may be on: with one alone, nobody needs to ask which."""
         self._objects: list[p.Object] = []
-        self._names: dict[str, str] = {}
+        self._names: dict[str, Text | None] = {}
         self._threads: dict[str, tuple[str, tuple[p.Node, ...], int, tuple[LocalKey, ...], str, bool]] = {}
         self._defaults: dict[tuple[str, int], Stream] = {}
         self._takes: dict[int, hosts.Cursor] = {}
@@ -59,6 +62,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         """Streams that the legacy default stream's rule applies to (S11)."""
         self._several_threads: set[int] = set()
         """Those of them that one thread may use beside another that uses the legacy stream."""
+        self._graphs: list[Graph] = []
         self._one_call: set[int] = set()
         """Streams on which each call is one step, however many items it enqueues."""
         self._long_calls: dict[int, list[tuple[str, str]]] = {}
@@ -233,6 +237,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         """`with d.process("rank 1", gpu=1):` owns what is made inside it; the object may also be a thread's `process=`."""
         if self._recording is not None:
             fail(f"process {name!r} is made in a body; make it outside")
+        self._gpus_named.add(gpu)
         known = self._known_processes.setdefault(name, Process(self, name, gpu))
         if known.gpu != gpu:
             fail(f"process {name!r} is on GPU {known.gpu} and on GPU {gpu}; name two processes")
@@ -289,7 +294,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
             code = getattr(body, "__code__", None)
             if code is None:
                 fail(f"the body of {name!r} is {body!r}; write a function")
-            parameters = inspect.signature(body, follow_wrapped=False).parameters
+            parameters = _parameters(body, code)
             if len(parameters) > 1:
                 fail(f"the body of {name!r} takes {', '.join(parameters)}; a body takes the turn n, or nothing")
             for one in parameters.values():
@@ -322,14 +327,24 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         `gpu`: the current stream of that GPU, to which a stream of another one says nothing. Without it, that of the current device,
         which is the device of the innermost stream. Operations on tensors of one GPU use that GPU's (S16).
         """
-        recording = self._running()
-        if gpu is None and recording.streams:
+        return self._stream_now(self._running(), gpu)
+
+    def _stream_now(self, recording: Recording, gpu: int | None) -> Stream:
+        if recording.streams and (gpu is None or len(self._gpus_named) == 1):
             return recording.streams[-1]
         wanted = None if gpu is None else self._gpu(gpu)
         for stream in (*recording.streams[::-1], *([recording.tracer.default] if recording.tracer.default is not None else [])):
             if wanted is None or self._gpu_of(stream) == wanted:
                 return stream
         return self.default_stream(wanted)
+
+    def _current_device(self) -> int:
+        """The device of the innermost `with stream:`, else of the thread's `stream=`, else the process's (S16)."""
+        recording = self._recording
+        if recording is None:
+            return self._gpu(None)
+        stream = recording.streams[-1] if recording.streams else recording.tracer.default
+        return self._gpu(None) if stream is None else self._gpu_of(stream)
 
     def _gpu_of(self, stream: Stream) -> int:
         thing = self._objects[stream._id] if stream._id is not None else None
@@ -341,11 +356,13 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         assert isinstance(thing, p.Stream)
         return thing.gpu
 
-    def _current(self, *tensors: Tensor) -> Stream:
+    def _current(self, recording: Recording, *tensors: Tensor) -> Stream:
         """The current stream of the GPU that the device memory among these is of; of the current device where that is not one (S16).
 
         Raises `DesignError` where received memory may be of several GPUs.
         """
+        if len(self._gpus_named) == 1:
+            return self._stream_now(recording, None)
         homes = {self._home(tensor) for tensor in tensors if tensor._space not in ("pinned", "pageable", "managed")}
         if None in homes and len(self._gpus()) > 1:
             hosts_ = ("pinned", "pageable", "managed")
@@ -354,7 +371,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
                 f"{name!r} was received, and of which GPU it is, whose current stream is used (S16), is not known here; this process uses "
                 f"GPUs {', '.join(map(str, sorted(self._gpus())))}: say stream="
             )
-        return self.current_stream(homes.pop() if len(homes) == 1 else None)
+        return self._stream_now(recording, homes.pop() if len(homes) == 1 else None)
 
     def _home(self, tensor: Tensor) -> int | None:
         """The GPU of device memory; None for memory that was received."""
@@ -374,8 +391,8 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         }  # fmt: skip
 
     def default_stream(self, gpu: int | None = None) -> Stream:
-        """The default stream of the process on a GPU, which all of its threads share."""
-        key = (self._process(), self._gpu(gpu))
+        """The default stream of the process on a GPU, which all of its threads share; without `gpu` on the current device."""
+        key = (self._process(), self._current_device() if gpu is None else self._gpu(gpu))
         if key not in self._defaults:
             process, number = key
             name = "default" if key == ("", 0) else " ".join(filter(None, ["default", process, f"gpu {number}" if number else ""]))
@@ -415,7 +432,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         reads, writes = objects.listed(reads), objects.listed(writes)
         found = objects.accesses(reads, writes, recording)
         tensors = objects.tensors(reads, writes)
-        where = self._stream(stream or self._current(*tensors), recording)
+        where = self._stream(stream or self._current(recording, *tensors), recording)
         thing = self._objects[where.id]
         if not isinstance(thing, p.Stream) or not thing.is_agent:
             objects.reachable(tensors, f"kernel {name!r}")
@@ -455,9 +472,9 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         recording.do(p.Memset(dst._operand(recording), self._stream(stream, recording), objects._time(time)))
 
     def synchronize(self, gpu: int | None = None, *, time: float | None = None) -> None:
-        """The host waits for everything that the process enqueued on the GPU (S32)."""
+        """The host waits for everything that the process enqueued on the GPU (S32): without `gpu` on the current device."""
         recording = self._running()
-        recording.do(p.DeviceSync(self._gpu(gpu), self._process(), objects._time(time)))
+        recording.do(p.DeviceSync(self._current_device() if gpu is None else self._gpu(gpu), self._process(), objects._time(time)))
 
     def free(self, x: Tensor, *, time: float | None = None) -> None:
         """cudaFree, cudaFreeHost or cudaHostUnregister of memory that no caching allocator keeps: unmapping is a host write to it.
@@ -547,7 +564,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
 
     def _stream(self, stream: Stream | None, recording: Recording) -> p.Operand:
         if stream is None:
-            return self.current_stream()._operand(recording)
+            return self._stream_now(recording, None)._operand(recording)
         if not isinstance(stream, Stream):
             fail(f"{stream!r} is no stream")
         self._own(stream)
@@ -561,6 +578,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
             return self._processes[-1].gpu
         if not isinstance(gpu, int) or isinstance(gpu, bool) or gpu < 0:
             fail(f"gpu={gpu!r}; GPUs are numbered from 0")
+        self._gpus_named.add(gpu)
         return gpu
 
     def _positive(self, name: str, what: str, value: int | None) -> int | None:
@@ -576,8 +594,14 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         if not isinstance(name, str) or not name:
             fail(f"an object is called {name!r}; give it a name")
         if name in self._names:
-            fail(f"two objects are called {name!r} (the other at {self._names[name]}); names are unique in a design")
-        self._names[name] = here()
+            fail(f"two objects are called {name!r} (the other at {self._named(name)}); names are unique in a design")
+        user = user_frame()
+        self._names[name] = None if user is None else text_of(user)
+
+    def _named(self, name: str) -> str:
+        """Where the object of that name was made."""
+        text = self._names[name]
+        return "<unknown>:0" if text is None else shown(*text[:2])
 
     def _enter(self, made: p.Object) -> int:
         if self._recording is not None:
@@ -591,7 +615,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         if not isinstance(name, str) or not name:
             fail(f"a value is called {name!r}; give it a name")
         if name in self._names:
-            fail(f"{name!r} is also the name of an object (at {self._names[name]}); names are unique in a design")
+            fail(f"{name!r} is also the name of an object (at {self._named(name)}); names are unique in a design")
         return name
 
     def _take_cursor(self, ring: Tensor) -> hosts.Cursor:
@@ -624,6 +648,22 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
 
     def _warn(self, text: str) -> None:
         warnings.warn(text, DesignWarning, stacklevel=_level())
+
+
+def _parameters(body: Any, code: CodeType) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a body; most take the turn alone, or nothing."""
+    least = not body.__defaults__ if isinstance(body, FunctionType) else False
+    if least and code.co_argcount <= 1 and not code.co_kwonlyargcount and not code.co_flags & _VARIADIC and not body.__dict__:
+        return {name: _turn(name) for name in code.co_varnames[: code.co_argcount]}
+    return inspect.signature(body, follow_wrapped=False).parameters
+
+
+_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+@functools.cache
+def _turn(name: str) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def _level() -> int:

@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NoReturn, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,7 +46,41 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+Text = tuple[str, int, str]
+"""File, line and function."""
+_texts: dict[tuple[int, int], tuple[CodeType, Text]] = {}
+_MANY = 100_000
+
+
+def text_of(frame: FrameType) -> Text:
+    """The text that a frame is at. It is found once for each instruction: all variants of a design share their code."""
+    code = frame.f_code
+    key = (id(code), frame.f_lasti)
+    known = _texts.get(key)
+    if known is None:
+        if len(_texts) >= _MANY:
+            _texts.clear()
+        # The code lives on with what is known of it, so that no other code gets its identity.
+        known = _texts[key] = (code, (code.co_filename, frame.f_lineno, code.co_name))
+    return known[1]
+
+
+def end_of(code: CodeType) -> Text:
+    """The last line of a function."""
+    known = _texts.get((id(code), -1))
+    if known is None:
+        last = max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)
+        known = _texts[id(code), -1] = (code, (code.co_filename, last, code.co_name))
+    return known[1]
+
+
 _real = functools.cache(os.path.realpath)  # every object of a design asks, for the same few files
+
+
+@functools.cache
+def folder(filename: str) -> str:
+    """The folder of a source file."""
+    return os.path.dirname(os.path.realpath(filename))
 
 
 def shown(filename: str, line: int) -> str:
@@ -61,7 +95,7 @@ def shown(filename: str, line: int) -> str:
 def here() -> str:
     """`path:line` of the user's innermost frame."""
     frame = user_frame()
-    return "<unknown>:0" if frame is None else shown(frame.f_code.co_filename, frame.f_lineno)
+    return "<unknown>:0" if frame is None else shown(*text_of(frame)[:2])
 
 
 raised: list[DesignError] = []

@@ -63,6 +63,7 @@ Entry = Union[Did, Asked, MaybeBegan, MaybeEnded, Drained, Cut]
 
 _END = 0
 """The term of a finished turn."""
+_NONE: frozenset[int] = frozenset()
 
 
 class _Term:
@@ -94,23 +95,36 @@ class Merger:
         depends: Callable[[int, str], NoReturn],
     ) -> None:
         self.runs, self.entries, self.impure, self.depends = runs, entries, impure, depends
-        self.terms: list[_Term] = [_Term(("end",), (), frozenset())]
+        self.terms: list[_Term] = [_Term(("end",), (), _NONE)]
         self.known: dict[tuple[object, ...], int] = {}
+        self._operations = [type(entry) is Did for entry in entries]
         self.implied: list[int] = []
         """The nodes of what calls do on the side."""
 
     def _term(self, head: tuple[object, ...], *below: tuple[str, int], binds: int | None = None) -> int:
         key = (head, below)
-        if key not in self.known:
-            free = frozenset().union(*(self.terms[t].free for _, t in below))
+        known = self.known.get(key)
+        if known is None:
+            free = _NONE.union(*(self.terms[t].free for _, t in below))
             if head[0] == "back":
                 free = frozenset([head[1]])  # type: ignore[list-item]
             if binds is not None:
                 # What follows the loop (below[1]) is outside of it; a back in it belongs to an outer loop.
                 free = (self.terms[below[0][1]].free - {binds}) | self.terms[below[1][1]].free
-            self.known[key] = len(self.terms)
+            known = self.known[key] = len(self.terms)
             self.terms.append(_Term(head, below, free))
-        return self.known[key]
+        return known
+
+    def _did(self, number: int, follows: int) -> int:
+        """The term of an operation; equal ones have one number, which thus stands for all that they are."""
+        key = (number, follows)
+        known = self.known.get(key)
+        if known is None:
+            did = self.entries[number]
+            assert isinstance(did, Did)
+            known = self.known[key] = len(self.terms)
+            self.terms.append(_Term(("do", did.operation, did.site, did.implied), (("", follows),), self.terms[follows].free))
+        return known
 
     def _site(self, run: int, position: int) -> int:
         if position >= len(self.runs[run]):
@@ -126,25 +140,24 @@ class Merger:
 
         `blocks` collects for each open `maybe` the terms that follow it; `loops` has the drain loops that are open.
         """
-        first = self.runs[low]
-        position = start
-        while position < len(first) and isinstance(self.entries[first[position]], Did):
+        first, operations = self.runs[low], self._operations
+        position, length = start, len(first)
+        while position < length and operations[first[position]]:
             position += 1
+        same = first[start:position]
         for run in range(low + 1, high):
-            if self.runs[run][start:position] != first[start:position]:
+            if self.runs[run][start:position] != same:
                 end = next(i for i in range(start, position + 1) if self.runs[run][i : i + 1] != first[i : i + 1])
                 self.impure(self._site(low, end), self._site(run, end))
-        if position == len(first):
+        if position == length:
             for run in range(low + 1, high):
                 if len(self.runs[run]) != position:
                     self.impure(self._site(low, position), self._site(run, position))
             term = _END
         else:
             term = self._branch(low, high, position, blocks, loops)
-        for at in range(position - 1, start - 1, -1):
-            did = self.entries[first[at]]
-            assert isinstance(did, Did)
-            term = self._term(("do", did.operation, did.site, *((True,) if did.implied else ())), ("", term))
+        for number in reversed(same):
+            term = self._did(number, term)
         return term
 
     def _groups(self, low: int, high: int, position: int) -> list[tuple[Entry, int, int]]:
@@ -225,24 +238,26 @@ class Merger:
                 depth = what.head[1]
                 assert isinstance(depth, int)
                 return heads[depth]
-            key = (term, tuple(sorted((d, heads[d]) for d in what.free)))
-            if key not in ids:
-                ids[key] = len(table)
+            key = (term, tuple(sorted((d, heads[d]) for d in what.free)) if what.free else ())
+            known = ids.get(key)
+            if known is None:
+                known = ids[key] = len(table)
                 table.append(None)
-                waiting.append((ids[key], term, heads))
-            return ids[key]
+                waiting.append((known, term, heads))
+            return known
 
         entry = number(root, {})
         while waiting:
             place, term, heads = waiting.pop()
             what = self.terms[term]
-            kind, content, site = what.head[:3]
-            assert isinstance(site, int)
-            if kind == "do":
-                table[place] = p.Do(content, number(what.below[0][1], heads), site)  # type: ignore[arg-type]
-                if len(what.head) > 3:
+            if what.head[0] == "do":
+                _, operation, at, implied = what.head
+                table[place] = p.Do(operation, number(what.below[0][1], heads), at)  # type: ignore[arg-type]
+                if implied:
                     self.implied.append(place)
                 continue
+            kind, content, site = what.head[:3]
+            assert isinstance(site, int)
             inside = heads
             if kind == "loop":
                 depth = what.head[3]

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from fencepost.model import program as p
 from fencepost.model.effects import MEETINGS
-from fencepost.model.language.errors import Fixed, fail
+from fencepost.model.language.errors import Fixed, fail, here
+from fencepost.model.language.index import ANY
 from fencepost.model.language.objects import Stream, Tensor
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
-    from fencepost.model.language.tracer import Recording
+    from fencepost.model.language.tracer import Recording, Tracer
 
 _SYNCHRONISING = (p.EventSync, p.StreamSync, p.DeviceSync, p.Item)
 _NODES = (p.Launch, p.Copy, p.Memset, *MEETINGS)
@@ -36,6 +37,8 @@ class _Block(NamedTuple):
     home: object
     """Space and stream: a block goes to allocations of its own stream (S62)."""
     bytes: int
+    name: str
+    """Of the tensor."""
 
 
 class Graph(Fixed):
@@ -53,6 +56,14 @@ class Graph(Fixed):
         self._design, self._name, self._several_threads = design, name, several_threads
         self._blocks: list[_Block] = [] if pool is None else pool._blocks
         """What happened to the pool's memory: of this graph, and of those that share the pool."""
+        self._cut: dict[int, str] = {} if pool is None else pool._cut
+        """The pool's memory, by its number -> whose tensor there has parts that are no spans."""
+        self._fresh: set[int] = set()
+        """The memory of tensors that are made in the capture, and that no node has written so far."""
+        self._outside: set[int] = set()
+        """The memory of such tensors that is also used outside of the capture."""
+        self._unwritten: list[tuple[int, str, str]] = []
+        """What reads such memory before a node has written it: its number, in words what reads what, and where."""
         self._late: list[_Block] = []
         self._noted: set[int] = set()
         self._views: dict[int, tuple[int, bool]] = {}
@@ -71,6 +82,8 @@ class Graph(Fixed):
         self._callbacks: list[str] = []
         self._done: int | None = None
         self._replayer: str | None = None
+        self._captured_by: tuple[Tracer, Recording] | None = None
+        """The body that captures it, which runs several times, and its latest run that does."""
         self._captured: tuple[int, str] | None = None
         """A cell that is filled when a script has captured the graph, and that script."""
 
@@ -86,6 +99,7 @@ class Graph(Fixed):
         self._known, self._length, self._recorded = {origin: {}}, {origin: 0}, {}
         self._blocks[:] = [one for one in self._blocks if one.graph != self._name]  # the body runs again
         self._late, self._noted, self._views = [], set(), {}
+        self._fresh, self._unwritten = set(), []
         self._homes, self._callbacks = {}, []
 
     def _home_of(self, stream: p.Operand) -> int:
@@ -103,12 +117,14 @@ class Graph(Fixed):
         stream = getattr(operation, "stream", None)
         if isinstance(operation, p.WaitFlag) and stream is None:
             return False  # the host's own wait on a word in memory is no CUDA call
-        if isinstance(operation, _SYNCHRONISING) or (isinstance(operation, p.Copy) and not operation.non_blocking):
+        within = isinstance(operation, p.Copy) and all(recording.space(side) in ("device", "managed") for side in (operation.dst, operation.src))
+        if isinstance(operation, _SYNCHRONISING) or (isinstance(operation, p.Copy) and not operation.non_blocking and not within):  # S49
             fail(f"graph {self._name!r}: the host cannot wait during a capture (S99); move the wait out of `with capture()`")
         if isinstance(operation, p.View):
             of = self._of(operation.base)
             if of is not None:
                 self._views[operation.local] = (of[0], of[1] and operation.held)
+                self._outside.add(of[0])  # a pointer may be written through anywhere
         if isinstance(operation, p.RecordStream):
             of = self._of(operation.block)
             if of is not None:
@@ -127,11 +143,35 @@ class Graph(Fixed):
             return True
         if isinstance(operation, p.Copy) and any(self._unpinned(x) for x in (operation.src, operation.dst)):
             fail(f"graph {self._name!r}: a copy from or to unpinned memory cannot be captured (S99); pin it")
+        self._notice(operation)
         changed = {name: self._bake(value, recording) for name, value in _operands(operation)}
         if isinstance(operation, p.Copy):
             changed["raw"] = True  # no allocator sees what a replay does (S83)
         self._nodes.append((operation, changed))
         return True
+
+    def _notice(self, operation: p.Operation) -> None:
+        """What the node reads that none before it has written, and what it writes."""
+        reads, writes = _accessed(operation)
+        for operand in reads:
+            of = self._of(operand)
+            if of is not None and of[0] in self._fresh:
+                made = next(one.name for one in reversed(self._blocks) if one.number == of[0])
+                self._unwritten.append((of[0], f"{getattr(operation, 'name', 'copy_')!r} reads {made!r}", here()))
+        for operand in writes:
+            of = self._of(operand)
+            if of is not None:
+                self._fresh.discard(of[0])
+
+    def _check(self) -> None:
+        """Raise `DesignError` where a node reads what nothing has written: what is allocated in a capture has undefined content (S74, S97)."""
+        for number, what, place in self._unwritten:
+            if number not in self._outside:
+                fail(
+                    f"graph {self._name!r}: {what}, which is allocated in the capture and which no node before it writes: its content is "
+                    "undefined; write it first, or make it outside of the capture",
+                    place,
+                )
 
     def _order(self, operation: p.StreamWaitEvent | p.WaitStream) -> bool:
         """Forks and joins: they are edges of the graph, and spread the capture to other streams (S28, S94, S98)."""
@@ -307,6 +347,9 @@ class Capture:
             fail(f"graph {graph._name!r} is captured inside another capture")
         if recording.tracer.kind == "loop" or recording.path or recording.drains or any(f.kind == "maybe" for f in recording.frames):
             fail(f"graph {graph._name!r} is captured once: in a @d.setup or @d.script, before any question and in no maybe or drain")
+        if graph._captured_by is not None and (graph._captured_by[0] is not recording.tracer or graph._captured_by[1] is recording):
+            fail(f"graph {graph._name!r} is captured a second time; a CUDAGraph captures once: make another d.graph")
+        graph._captured_by = (recording.tracer, recording)
         stream = self._stream or design.current_stream()
         origin = stream._operand(recording)
         thing = design._objects[stream._id] if stream._id is not None else None
@@ -336,6 +379,17 @@ class PrivateMemory(Tensor):
         self._graph, self._block = graph, block
         self._released = False
 
+    def __getitem__(self, key: Any) -> Tensor:
+        """A part. Names tell nothing of the parts of another tensor at the same address; spans do, the block being one of its size."""
+        if not isinstance(key, slice) and key is not ANY:
+            other = self._graph._cut.setdefault(self._block.number, self._name)
+            if other != self._name:
+                fail(
+                    f"{self._name!r} has the block that {other!r} had (S96), and which parts of the two share bytes cannot be told by {key!r}; "
+                    "use spans, as in x[0:64]"
+                )
+        return super().__getitem__(key)
+
     def release(self) -> None:
         """Give the block back to the graph's pool, inside the capture (`del`); later allocations may get it (S96, S97)."""
         graph, recording = self._graph, self._design._running()
@@ -353,6 +407,8 @@ class PrivateMemory(Tensor):
     def _operand(self, recording: Recording) -> p.Operand:
         if self._released:
             fail(f"{self._name!r} is used after its release; use it before, or keep a raw pointer: {self._name}.view(held=False)")
+        if recording.capturing is not self._graph:
+            self._graph._outside.add(self._block.number)
         return super()._operand(recording)
 
 
@@ -373,10 +429,21 @@ def private_memory(graph: Graph, name: str, space: str, bytes_: int, stream: p.O
             "split and merge, S70), which is not in the language; release one block of that size before it, or allocate before the release"
         )
     if fitting:
-        block = fitting[0]._replace(graph=graph._name, free=False)
+        block = fitting[0]._replace(graph=graph._name, free=False, name=name)
     else:
         gpu = design._gpu(None) if stream is None else graph._home_of(stream)
         made = p.Memory(f"{name} of {graph._name}", space, None, bytes_, gpu, design._process())
-        block = _Block(graph._name, False, design._made(made), home, bytes_)
+        block = _Block(graph._name, False, design._made(made), home, bytes_, name)
     graph._blocks.append(block)
+    graph._fresh.add(block.number)
     return PrivateMemory(design, f"{name} of {graph._name}", space, block.number, graph, block)
+
+
+def _accessed(operation: p.Operation) -> tuple[list[p.Operand], list[p.Operand]]:
+    """What a node of a graph reads, and what it writes."""
+    if isinstance(operation, p.Copy):
+        return [operation.src], [operation.dst]
+    if isinstance(operation, p.Memset):
+        return [], [operation.dst]
+    accesses = operation.accesses if isinstance(operation, p.Launch) else ()
+    return [one.target for one in accesses if one.mode != "w"], [one.target for one in accesses if one.mode == "w"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import itertools
 import sys
 from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
@@ -15,8 +16,9 @@ from fencepost.model.language.errors import Fixed, NotModelled, fail, question
 from fencepost.model.language.index import Handle, Index, LastPosition, Position, Turn
 from fencepost.model.language.managed import handed_over
 from fencepost.model.language.objects import Event, Referent, Tensor
-from fencepost.model.language.purity import Known, fingerprint, state_of
+from fencepost.model.language.purity import Known, fingerprint
 from fencepost.model.language.tracer import Frame, Life, Recording, user_frames
+from fencepost.model.language.used_after import Loop, loop_at
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 KINDS = (p.EVENT, p.MEMORY, p.INDEX, p.HANDLE)
 Value = Union[Tensor, Event, Index, Handle]
 """What queues and cells carry."""
+
+
+_FITS: dict[str, Any] = {p.EVENT: Event, p.MEMORY: Tensor, p.INDEX: Index, p.HANDLE: Handle}
 
 
 def kinds(item: object, name: str) -> tuple[str, ...]:
@@ -71,16 +76,15 @@ def _lower(
         fail(f"{where} takes {len(wanted)} values ({', '.join(wanted) or 'none'}), not {len(values)}")
     lowered: list[p.Operand | p.Index] = []
     for position, (value, kind) in enumerate(zip(values, wanted, strict=True)):
-        fits = {p.EVENT: Event, p.MEMORY: Tensor, p.INDEX: Index, p.HANDLE: Handle}[kind]
-        if not isinstance(value, fits):
+        if not isinstance(value, _FITS[kind]):
             fail(f"{where}: value {position + 1} is declared as {kind}, not {value!r}; correct the item or the value")
         design._own(value)
-        if isinstance(value, (Event, Tensor)):
+        if kind in (p.EVENT, p.MEMORY):
             lowered.append(value._operand(recording))
-            if isinstance(value, Tensor):
+            if kind == p.MEMORY:
                 handed_over(design, value, where)
-            if isinstance(value, Tensor) and value._life is not None:
-                value._life.others.append((f"what {where} was given", None))
+                if value._life is not None:
+                    value._life.others += ((f"what {where} was given", None),)
             continue
         assert isinstance(value, (Index, Handle))
         depth = value._size if isinstance(value, Handle) else value._depth()
@@ -128,9 +132,9 @@ def _gone(value: object) -> bool:
     return (isinstance(life, Life) and life.dead is not None) or (isinstance(value, Item) and value.gone) or isinstance(value, NotModelled)
 
 
-def _seen(recording: Recording) -> dict[Any, Any]:
+def _seen(recording: Recording, loop: Loop | None) -> dict[Any, Any]:
     """All that what follows could depend on: variables of the body and its helpers, positions of cursors, what is held. A variable
-    that can no longer be used counts as not set."""
+    that can no longer be used, or that each iteration of the loop sets anew, counts as not set."""
     found: dict[Any, Any] = {
         "advances": dict(recording.advances), "streams": list(map(id, recording.streams)), "held": recording.alive(),
     }  # fmt: skip
@@ -138,10 +142,10 @@ def _seen(recording: Recording) -> dict[Any, Any]:
     contents: dict[tuple[int, str], Any] = {}
     for depth, frame in enumerate(user_frames()):
         for name, value in frame.f_locals.items():
-            if not _gone(value) and not name.startswith("."):
+            if not _gone(value) and not name.startswith(".") and not (loop is not None and loop.forgets(frame, name)):
                 found[depth, name] = fingerprint(value, known)
                 contents[depth, name] = _content(value, known)
-    found["outside"], found["contents"] = state_of(recording.tracer.body), contents
+    found["outside"], found["contents"] = recording.tracer.state.current(), contents
     return found
 
 
@@ -157,11 +161,11 @@ def _content(value: Any, known: Known) -> Any:
     return fingerprint(value, known)
 
 
-def _by_for(frame: FrameType) -> bool:
+@functools.lru_cache(maxsize=1024)
+def _by_for(code: CodeType, last: int) -> bool:
     """Whether a call is what a `for` statement goes through, so that nothing hidden keeps count of what it gives; not in a loop of a
     generator that yields, for nobody can tell what goes through that."""
-    code = frame.f_code
-    behind = [step for step in _steps(code) if step.offset > frame.f_lasti][:2]
+    behind = tuple(itertools.islice((step for step in _steps(code) if step.offset > last), 2))
     if [step.opname for step in behind] != ["GET_ITER", "FOR_ITER"]:
         return False
     loop = range(behind[1].offset, behind[1].argval)
@@ -277,22 +281,24 @@ class Queue(Fixed):
 
         The look whether there is one and its get are two steps, as in `while not q.empty(): q.get()`: another thread's get may come
         between, and then this one waits."""
-        if not _by_for(sys._getframe(1)):
+        head = sys._getframe(1)
+        if not _by_for(head.f_code, head.f_lasti):
             fail(f"{self._name!r}.drain() is given to something that may keep count of its items; write `for item in {self._name}.drain():`")
-        return self._drained()
+        return self._drained(head)
 
-    def _drained(self) -> Iterator[Any]:
+    def _drained(self, head: FrameType) -> Iterator[Any]:
         recording = self._design._running()
         self._design._own(self)
         memory = (dict(recording.counts), dict(recording.choices), dict(recording.below))
         depth, visit = recording.drains, 0
         before: dict[Any, Any] = {}
         locks, kept = recording.locks(), recording.remembered()
+        loop = loop_at(head)
         while True:
             recording.counts, recording.choices, recording.below = (dict(kept) for kept in memory)  # type: ignore[assignment]
             recording.same_memory(kept, f"an iteration of the drain loop over {self._name!r}")
             recording.same_locks(locks, f"an iteration of the drain loop over {self._name!r}", "or be held twice")
-            seen = _seen(recording) if visit < 2 or not recording.repeats else {}
+            seen = _seen(recording, loop) if visit < 2 or not recording.repeats else {}
             if visit == 2 and not recording.repeats:
                 for (depth_of, name), value in seen["contents"].items():
                     if before["contents"].get((depth_of, name)) != value:
@@ -363,7 +369,7 @@ class Cell(Referent):
         recording.do(p.CellGet(operand, numbers, take))
         for value in values:
             if not take and isinstance(value, Tensor) and value._life is not None:
-                value._life.others.append((f"cell {self._name!r}", None))
+                value._life.others += ((f"cell {self._name!r}", None),)
         return values[0] if len(values) == 1 else Item(values, "", _lasting(recording))
 
     def clear(self) -> None:

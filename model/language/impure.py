@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from fencepost.model.language.errors import fail, shown
-from fencepost.model.language.purity import names_of, reached
+from fencepost.model.language.purity import State, names_of
 
 _BUILTINS = {"id", "hash", "open", "input", "globals", "exec", "eval", "__import__"}
 _THREADS = {"threading", "_thread", "multiprocessing", "concurrent", "queue", "_queue"}
@@ -24,9 +24,9 @@ _HERE = "a thread of a design is @d.loop or @d.script; its locks are d.lock, its
 _CURE = "a body may depend on nothing but the answers to its questions: ask with d.choose; durations are time="
 
 
-def check(body: Callable[..., Any], thread: str) -> None:
-    """Raise `DesignError` where the body, or a function of the user that it names, uses any of these."""
-    for function in reached(body):
+def check(state: State, thread: str) -> None:
+    """Raise `DesignError` where a body, by what it reaches, or a function of the user that it names, uses any of these."""
+    for function in state.reached():
         for name, what, cure in _suspects(function):
             line = _line(function.__code__, name)
             if line is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Union
@@ -87,15 +88,22 @@ class Referent(Fixed):
 
     def _resolve(self, recording: Recording, part: p.Part | None = None) -> p.Operand:
         """The operand at its use. Raises `DesignError` for what cannot be used here."""
-        if self._life is not None:
-            return p.Local(self._life.check(recording), part)
+        life = self._life
+        if life is not None:
+            if life.recording is not recording or life.dead is not None:
+                life.check(recording)
+            return life.operand if part is None else p.Local(life.local, part)
         assert self._id is not None
         if self._depth is None:
-            return p.Obj(self._id, part)
+            return _whole(self._id) if part is None else p.Obj(self._id, part)
         if self._index is None:
             fail(f"{self._name!r} is a ring of {self._depth} and is used without an index; write {self._name}[n]")
         index = p.Fixed(self._index) if isinstance(self._index, int) else self._index._resolve(recording)
         return p.Slot(self._id, index, part)
+
+
+_whole = functools.lru_cache(maxsize=4096)(p.Obj)
+"""An object as an operand; the same in all operations, which makes them cheap to compare."""
 
 
 class Tensor(Referent):
@@ -141,7 +149,8 @@ class Tensor(Referent):
         fail(f"the length of memory {self._name!r} is not modelled")
 
     def _operand(self, recording: Recording) -> p.Operand:
-        recording.tracer.design._own(self)
+        if self._design is not recording.design:
+            recording.design._own(self)
         if self._id is not None and len(self._design._known_processes) > 1:
             self._known_here(self._id)
             if self._design._exclusive:
@@ -173,7 +182,8 @@ class Tensor(Referent):
         return self
 
     def _access(self, recording: Recording, mode: str, harm: str = "value", same_bytes: bool = False) -> p.Access:
-        _check_harm(harm)
+        if harm != "value":
+            _check_harm(harm)
         return p.Access(self._operand(recording), mode, same_bytes, harm)
 
     def _host(self, name: str, access: p.Access, recording: Recording, time: float | None) -> None:
@@ -221,7 +231,7 @@ class Tensor(Referent):
                 "stream, with waits on both sides (S59); write d.peer_copy(dst, src, source=, target=)"
             )
         copy = p.Copy(
-            self._operand(recording), src._operand(recording), self._design._stream(stream or self._design._current(self, src), recording),
+            self._operand(recording), src._operand(recording), self._design._stream(stream or self._design._current(recording, self, src), recording),
             bool(non_blocking), False, harm, same_bytes, _time(time),
         )  # fmt: skip
         recording.do(copy, enqueues=_enqueues("copy_", recording, self, src))
@@ -244,7 +254,7 @@ class Tensor(Referent):
         """Copy to the host and wait for the stream (S33); of host memory a plain load. The value is not modelled: ask with `d.choose`."""
         recording = self._design._running()
         _check_harm(harm)
-        where = self._design._stream(stream or self._design._current(self), recording)
+        where = self._design._stream(stream or self._design._current(recording, self), recording)
         item = p.Item(self._operand(recording), where, harm, _time(time))
         recording.do(item, enqueues=_enqueues("item", recording, self))
         return NotModelled(self._name)
@@ -265,8 +275,8 @@ class Tensor(Referent):
         life.gpu = known.gpu if isinstance(known, p.Memory) else self._life.gpu if self._life is not None else None
         recording.do(p.View(life.local, base, bool(attributed), bool(held)))
         if held and self._life is not None:
-            life.others.append((f"{self.name!r}", self._life))
-            self._life.others.append((f"its view {life.name!r}", life))
+            life.others += ((f"{self.name!r}", self._life),)
+            self._life.others += ((f"its view {life.name!r}", life),)
         return Tensor(self._design, life.name, self._space, life=life, pool=self._pool)
 
     def release(self) -> None:
@@ -325,8 +335,8 @@ Accesses = Union[Tensor, Spec, Iterable[Union[Tensor, Spec]]]
 def accesses(reads: Accesses, writes: Accesses, recording: Recording) -> tuple[p.Access, ...]:
     """The accesses of a kernel or of host code, reads first."""
     found = []
-    for mode, given in (("r", reads), ("w", writes)):
-        for entry in listed(given):
+    for mode, given in (("r", listed(reads)), ("w", listed(writes))):
+        for entry in given:
             if isinstance(entry, Tensor):
                 found.append(entry._access(recording, mode))
             elif isinstance(entry, Spec):
@@ -340,7 +350,7 @@ def accesses(reads: Accesses, writes: Accesses, recording: Recording) -> tuple[p
 
 def listed(given: Accesses) -> tuple[Tensor | Spec, ...]:
     """What `reads=` or `writes=` lists, so that it can be looked at twice."""
-    return (given,) if isinstance(given, (Tensor, Spec)) else tuple(given)
+    return given if type(given) is tuple else (given,) if isinstance(given, (Tensor, Spec)) else tuple(given)
 
 
 def tensors(reads: Accesses, writes: Accesses) -> list[Tensor]:
@@ -360,8 +370,9 @@ class Event(Referent):
         return Event(self._design, self._name, self._id, self._depth, self._slot(key))
 
     def _operand(self, recording: Recording) -> p.Operand:
-        design = recording.tracer.design
-        design._own(self)
+        design = recording.design
+        if self._design is not design:
+            design._own(self)
         if self._id is not None and len(design._known_processes) > 1 and self._id not in design._interprocess:
             owner, mine = design._objects[self._id].process, design._process()
             if owner and mine and mine != owner:
@@ -443,8 +454,9 @@ class Stream(Referent):
         return Stream(self._design, self._name, self._id, self._depth, self._slot(key))
 
     def _operand(self, recording: Recording) -> p.Operand:
-        design = recording.tracer.design
-        design._own(self)
+        design = recording.design
+        if self._design is not design:
+            design._own(self)
         if self._id is not None and len(design._known_processes) > 1:
             owner, mine = design._objects[self._id].process, design._process()
             if mine != owner:

@@ -152,7 +152,7 @@ class Collector(Fixed):
         _memory(x, "unreachable")
         recording.do(p.Put(self._garbage._id, "", (x._operand(recording),), False))
         if x._life is not None:
-            x._life.others.append((f"collector {self._name!r}", None))
+            x._life.others += ((f"collector {self._name!r}", None),)
         if x._life is not None:
             recording.release(x._life)
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 from fencepost.model import program as p
 from fencepost.model.language import impure
-from fencepost.model.language.errors import fail, is_own, own_files, raised, shown
+from fencepost.model.language.errors import Text, end_of, fail, is_own, own_files, raised, shown, text_of
 from fencepost.model.language.graph import Asked, Cut, Did, Drained, Entry, MaybeBegan, MaybeEnded, Merger
 from fencepost.model.language.managed import by_kernel
-from fencepost.model.language.purity import changes, forget, state_of
+from fencepost.model.language.purity import State, forget
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
@@ -73,30 +73,29 @@ class Sites:
         self._known: dict[SiteKey, int] = {}
         self._calls: dict[tuple[int, int], tuple[int, int]] = {}
         self._keep: list[CodeType] = []
-        self.frames: list[tuple[tuple[str, int, str], ...]] = []
+        self.frames: list[tuple[Text, ...]] = []
         """For each site file, line and function of the user's frames, from the body down."""
 
-    def number(self) -> int:
-        """The site of the call that is being made. The user's frames end at the tracer's own call of the body."""
-        frame: FrameType | None = sys._getframe(1)
-        key: list[tuple[int, int]] = []
-        users: list[FrameType] = []
+    def number(self, inside: int = 2) -> int:
+        """The site of the call that is being made, whose innermost frames, `inside` of them, are surely the language's own. The user's
+        frames end at the tracer's own call of the body."""
+        frame: FrameType | None = sys._getframe(inside)
+        steps: list[tuple[int, int]] = []
         while frame is not None:
             code = frame.f_code
             if code is _CALL:
                 break
-            own = own_files.get(code.co_filename)
-            if own is None:
-                own = is_own(code.co_filename)
-            if not own:
-                key.append((id(code), frame.f_lasti) if not _BEHIND else self._call(code, frame.f_lasti))
-                users.append(frame)
+            file = code.co_filename
+            own = own_files.get(file)
+            if not own and (own is not None or not is_own(file)):
+                steps.append((id(code), frame.f_lasti) if not _BEHIND else self._call(code, frame.f_lasti))
             frame = frame.f_back
-        site = self._known.get(tuple(key))
+        key = tuple(steps)
+        site = self._known.get(key)
         if site is None:
+            users = user_frames()
             self._keep += [user.f_code for user in users]  # an id names a code object only while it lives
-            found = [(user.f_code.co_filename, user.f_lineno, user.f_code.co_name) for user in reversed(users)]
-            site = self._enter(tuple(key), tuple(found))
+            site = self._enter(key, tuple(map(text_of, users)))
         return site
 
     def _call(self, code: CodeType, last: int) -> tuple[int, int]:
@@ -114,12 +113,12 @@ class Sites:
         """The site of what happens when the body's frame is gone: its last line; or (`first`) before it is there."""
         code = body.__code__
         key = ((id(code), -2 if first else -1),)
-        if key not in self._known:
+        site = self._known.get(key)
+        if site is None:
             self._keep.append(code)
-            last = max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)
-            last = code.co_firstlineno if first else last
-            self._enter(key, ((code.co_filename, last, code.co_name),))
-        return self._known[key]
+            text = (code.co_filename, code.co_firstlineno, code.co_name) if first else end_of(code)
+            site = self._enter(key, (text,))
+        return site
 
     def place(self, site: int) -> str:
         """`path:line` of the site's innermost frame."""
@@ -128,30 +127,29 @@ class Sites:
         file, line, _ = self.frames[site][-1]
         return shown(file, line)
 
-    def _enter(self, key: SiteKey, frames: tuple[tuple[str, int, str], ...]) -> int:
-        self._known[key] = len(self.frames)
+    def _enter(self, key: SiteKey, frames: tuple[Text, ...]) -> int:
+        site = self._known[key] = len(self.frames)
         self.frames.append(frames)
-        return self._known[key]
+        return site
 
 
 class Life:
     """One value made or received in a turn: which local it is, and why it can no longer be used."""
 
-    __slots__ = ("bytes", "dead", "gpu", "interprocess", "kind", "local", "name", "others", "received", "recording")
+    dead: str | int | None = None
+    """Why it can no longer be used: words, or the site of its release."""
+    others: tuple[tuple[str, Life | None], ...] = ()
+    """What else refers to the same bytes, in words; None where it is out of this turn's hands."""
+    gpu: int | None = None
+    received = False
+    """Whether it came out of a queue or cell: it may be the same as any other."""
+    interprocess = True
+    """Of an event that is made here: whether another process may get it."""
+    bytes: int | None = None
+    """Of device memory, where it is known; of an event that was recorded here."""
 
-    def __init__(self, recording: Recording, local: int, kind: str, name: str) -> None:
-        self.recording, self.local, self.kind, self.name = recording, local, kind, name
-        self.dead: str | int | None = None
-        """Why it can no longer be used: words, or the site of its release."""
-        self.others: list[tuple[str, Life | None]] = []
-        """What else refers to the same bytes, in words; None where it is out of this turn's hands."""
-        self.gpu: int | None = None
-        self.received = False
-        """Whether it came out of a queue or cell: it may be the same as any other."""
-        self.interprocess = True
-        """Of an event that is made here: whether another process may get it."""
-        self.bytes: int | None = None
-        """Of device memory, where it is known; of an event that was recorded here."""
+    def __init__(self, recording: Recording, operand: p.Local, kind: str, name: str) -> None:
+        self.recording, self.operand, self.local, self.kind, self.name = recording, operand, operand.id, kind, name
 
     def check(self, current: Recording) -> int:
         """The local's number. Raises `DesignError` when the value belongs to another turn or is gone."""
@@ -186,6 +184,8 @@ class Recording:
 
     def __init__(self, tracer: Tracer, prefix: list[int], expected: list[int], repeats: bool = False) -> None:
         self.tracer, self.prefix, self.expected, self.repeats = tracer, prefix, expected, repeats
+        self.design = design = tracer.design
+        self._table = tracer.table
         self.thread = get_ident()
         self.entries: list[int] = []
         self.path: list[tuple[int, int]] = []
@@ -209,11 +209,13 @@ class Recording:
         """The graph whose capture is going on."""
         self.aside = False
         """Whether the call does on the side what is taken down now: nobody wrote it down."""
-        self._ordering = self._calling = False
+        self._ordering = self.calling = False
         self.held: dict[int, int] = {}
         """How often each lock was taken in this turn and not given back."""
         self.kept: list[tuple[str, Callable[[], Any]]] = []
         """What the language itself remembers of values of this turn: what of, and a snapshot of it."""
+        self._plain = tracer.calls_cuda and not (design._exclusive or design._one_call or design._blocking)
+        """Whether an operation outside of a capture is taken down as it is; no body changes that."""
         self.ahead: dict[tuple[str, str], int] = {}
         """How often each (communicator, rank) came in this turn and has not waited."""
 
@@ -224,14 +226,17 @@ class Recording:
 
         `again`: it is a captured node, in which all is that is to be added; `enqueues`: a copy puts something on its stream (S49).
         """
+        if self._plain and self.capturing is None:
+            self._take_down(operation)
+            return
         if self.tracer.design._exclusive and not again and isinstance(operation, p.Launch) and operation.kernel:
             operation = by_kernel(operation, self)
         if self.capturing is not None and enqueues and self.capturing._take(operation, self):
             self.step()
             return
-        if not self.tracer.calls_cuda and (isinstance(operation, CUDA) or getattr(operation, "stream", None) is not None):
+        if enqueues and not self.tracer.calls_cuda and (isinstance(operation, CUDA) or getattr(operation, "stream", None) is not None):
             fail(f"callback {self.tracer.name!r}: a host function may not call CUDA (S104); hand the work to a thread of its own")
-        if self.tracer.design._one_call and enqueues and not self._calling and not isinstance(operation, NO_ITEM):
+        if self.tracer.design._one_call and enqueues and not self.calling and not isinstance(operation, NO_ITEM):
             stream = getattr(operation, "stream", None)
             if stream is not None and stream.id in self.tracer.design._one_call and self.tracer.kind != "setup":
                 self._do_alone(operation, stream, again)
@@ -248,27 +253,38 @@ class Recording:
                 self._take_down(p.Unlock(lock))
 
     def _do_alone(self, operation: p.Operation, stream: p.Operand, again: bool) -> None:
-        """Enqueue on a stream on which each call is one step; a call that also waits does so when it has enqueued."""
-        waits = isinstance(operation, p.Item) or (isinstance(operation, p.Copy) and not operation.non_blocking)
-        enqueued = operation
-        if isinstance(operation, p.Item):
-            enqueued = p.Launch("item", stream, (p.Access(operation.src, "r", False, operation.harm),), operation.time, False)
-        elif isinstance(operation, p.Copy):
-            enqueued = msgspec.structs.replace(operation, non_blocking=True)
+        """Enqueue on a stream on which each call is one step; a call that is known to wait does so when it has enqueued, any other in it."""
+        enqueued = self._without_its_wait(operation)
         with self.as_one_call("", stream):
             self.do(enqueued, again)
-        if waits:
+        if enqueued is not operation:
             with self.implied():
                 self._take_down(p.StreamSync(stream))
+
+    def _without_its_wait(self, operation: p.Operation) -> p.Operation:
+        """What a call that waits for its own item enqueues (S33, S49). The operation as it is where it waits for none, or may."""
+        if isinstance(operation, p.Item) and self.space(operation.src) == "device":
+            accesses = (p.Access(operation.src, "r", False, operation.harm),)
+            return p.Launch("item", operation.stream, accesses, operation.time, False)
+        if isinstance(operation, p.Copy) and not operation.non_blocking and not operation.raw:
+            spaces = {self.space(operation.dst), self.space(operation.src)}
+            if len(spaces) == 2 and spaces < {"device", "pinned", "pageable"} and "device" in spaces:
+                return msgspec.structs.replace(operation, raw=True)  # of a blocking copy no allocator is told either (S79, S83)
+        return operation
+
+    def space(self, operand: p.Operand) -> str:
+        """Where the memory lives, as far as that is known here; else what no space is called."""
+        if isinstance(operand, p.Local):
+            return str(list(self.tracer.locals)[operand.id][3])
+        thing = self.tracer.design._objects[operand.id]
+        return thing.space if isinstance(thing, p.Memory) else ""
 
     def as_one_call(self, what: str, stream: p.Operand) -> OneCall:
         """What is enqueued on the stream in `with` is one call: no other thread's items come between (S2, S93, S103)."""
         design = self.tracer.design
         if what and self.tracer.kind != "setup" and (self.tracer.name, what) not in design._long_calls.setdefault(stream.id, []):
             design._long_calls[stream.id].append((self.tracer.name, what))
-        if stream.id not in design._one_call or self.tracer.kind == "setup":
-            return OneCall(self, None)
-        return OneCall(self, f"enqueuing on {design._objects[stream.id].name}", enqueues=True)
+        return OneCall(self, design._lock_of_calls(stream.id) if self.tracer.kind != "setup" else None, enqueues=True)
 
     def alone(self, doing: str | None) -> OneCall:
         """What is taken down in `with` is one call among those of other threads that do the same, named by `doing`; None: no others do."""
@@ -276,16 +292,23 @@ class Recording:
 
     def _take_down(self, operation: p.Operation) -> None:
         self.step()
-        known = self._expected()
-        if isinstance(known, Did) and known.operation == operation and known.implied == self.aside:
-            self.entries.append(self.expected[len(self.entries)])  # a replay: the place is known, and dear to find
-            return
-        self._enter(Did(operation, self.tracer.sites.number(), self.aside))
+        at = len(self.entries)
+        if at < len(self.expected):
+            number = self.expected[at]
+            known = self._table[number]
+            if type(known) is Did and known.operation == operation and known.implied == self.aside:
+                self.entries.append(number)  # a replay: the place is known, and dear to find
+                return
+        self._enter(Did(operation, self.tracer.sites.number(3), self.aside))
 
     def at(self, operation: p.Operation, site: int | None) -> None:
         """Take down an operation at a known place; None: the current one."""
         if site is None:
             self.do(operation)
+            return
+        known = self._expected()
+        if type(known) is Did and known.site == site and known.operation == operation and known.implied == self.aside:
+            self.entries.append(self.expected[len(self.entries)])
         else:
             self._enter(Did(operation, site, self.aside))
 
@@ -301,7 +324,7 @@ class Recording:
     def _expected(self) -> Entry | None:
         """What an earlier run with the same answers so far did next."""
         at = len(self.entries)
-        return self.tracer.table[self.expected[at]] if at < len(self.expected) and not self.over else None
+        return self._table[self.expected[at]] if at < len(self.expected) and not self.over else None
 
     def step(self) -> None:
         """Count one call of the language; a turn that never ends is an error."""
@@ -332,12 +355,12 @@ class Recording:
 
     def local(self, name: str, kind: str, origin: str, depth: Any = None, pool: int | None = None) -> Life:
         """A new value of this turn, held by the innermost scope."""
-        occurrence = self.counts.get((name, kind), 0)
-        self.counts[name, kind] = occurrence + 1
-        number = self.tracer.local((name, kind, occurrence, origin, depth, pool))
-        life = Life(self, number, kind, name)
+        called = (name, kind)
+        occurrence = self.counts.get(called, 0)
+        self.counts[called] = occurrence + 1
+        life = Life(self, self.tracer.local((name, kind, occurrence, origin, depth, pool)), kind, name)
         frame = self.frames[-1]
-        if kind != p.MEMORY:
+        if frame.kind == "scope" and kind != p.MEMORY:
             # Only memory is reference counted. Other values die with what may not have happened, not with a scope.
             frame = next(f for f in reversed(self.frames) if f.kind != "scope")
         frame.held.append(life)
@@ -413,6 +436,22 @@ class Recording:
         self.step()
         self._enter(MaybeBegan(question, self.tracer.sites.number()))
 
+    def looked_at(self) -> bool:
+        """Whether an earlier run came here with the same answers, and went through the block that begins now: it was looked at then, and
+        this run only has to do the same again."""
+        if self.repeats:
+            return True
+        inside = 0
+        for number in self.expected[len(self.entries) :]:
+            entry = self._table[number]
+            if isinstance(entry, MaybeBegan):
+                inside += 1
+            elif isinstance(entry, MaybeEnded):
+                inside -= 1
+                if inside == 0:
+                    return True
+        return False
+
     def end_maybe(self) -> None:
         """The block of the innermost `maybe` ended."""
         self._enter(MaybeEnded())
@@ -471,12 +510,12 @@ class OneCall:
     def __enter__(self) -> None:
         if self._name is not None:
             self._lock(self._name, p.Acquire)
-            self._recording._calling |= self._enqueues
+            self._recording.calling |= self._enqueues
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._name is not None:
             if self._enqueues:
-                self._recording._calling = False
+                self._recording.calling = False
             if error is None:
                 self._lock(self._name, p.Unlock)
 
@@ -492,9 +531,11 @@ class Tracer:
         self.around, self.calls_cuda = around, True
         """Of the body of a host function: what its driver thread does before and after; and whether it may call CUDA (S104)."""
         self.sites = design._sites
-        self.locals: dict[LocalKey, int] = {}
+        self.locals: dict[LocalKey, p.Local] = {}
         self.table: list[Entry] = []
         self._entries: dict[Entry, int] = {}
+        self.state: State
+        """What the body can reach, as it was before its first run."""
         self.captures = False
         """Whether the body captures a graph; then it may do nothing else."""
         self.implied: tuple[int, ...] = ()
@@ -502,21 +543,25 @@ class Tracer:
 
     def intern(self, entry: Entry) -> int:
         """Equal entries get one number, so that runs are compared by lists of integers."""
-        number = self._entries.setdefault(entry, len(self.table))
-        if number == len(self.table):
+        number = self._entries.get(entry)
+        if number is None:
+            number = self._entries[entry] = len(self.table)
             self.table.append(entry)
         return number
 
-    def local(self, key: LocalKey) -> int:
-        """The number of the local that this value is."""
-        return self.locals.setdefault(key, len(self.locals))
+    def local(self, key: LocalKey) -> p.Local:
+        """The local that this value is; the same object in all runs, which makes their operations cheap to compare."""
+        known = self.locals.get(key)
+        if known is None:
+            known = self.locals[key] = p.Local(len(self.locals))
+        return known
 
     def trace(self, arguments: tuple[Any, ...]) -> tuple[tuple[p.Node, ...], int]:
         """All runs of the body, merged: nodes and entry. Raises `DesignError` for a body that is none."""
         if not running:
             forget()
-        impure.check(self.body, self.name)
-        before = state_of(self.body)
+        self.state = State(self.body)
+        impure.check(self.state, self.name)
         runs: list[list[int]] = []
         prefix: list[int] = []
         expected: list[int] = []
@@ -524,9 +569,9 @@ class Tracer:
             recording = self._run(prefix, expected, arguments)
             runs.append(recording.entries)
             if len(runs) == 1 or len(runs) % 16 == 0:
-                self._compare(before)  # all are compared at the end; this only ends a hopeless trace early
+                self._compare()  # all are compared at the end; this only ends a hopeless trace early
             if len(runs) <= TWICE or len(runs) % 16 == 0:
-                self._again(recording, arguments, before)
+                self._again(recording, arguments)
             path = list(recording.path)
             while path and path[-1][0] + 1 == path[-1][1]:
                 path.pop()
@@ -546,7 +591,7 @@ class Tracer:
                 f"{self._body_place()}: {len(runs)} combinations of answers in one turn of {self.name!r}; use d.maybe for "
                 "blocks that may not run, it traces them once"
             )
-        self._compare(before)
+        self._compare()
         merger = Merger(runs, self.table, self._impure, self._depends)
         nodes, entry = merger.nodes(merger.build())
         self.implied = tuple(sorted(merger.implied))
@@ -554,11 +599,11 @@ class Tracer:
             fail(f"the body of {self.name!r} does nothing; remove the thread or write what it does", self._body_place())
         return nodes, entry
 
-    def _again(self, recording: Recording, arguments: tuple[Any, ...], before: dict[str, Any]) -> None:
+    def _again(self, recording: Recording, arguments: tuple[Any, ...]) -> None:
         """The same answers must give the same run."""
         again = self._run([answer for answer, _ in recording.path], recording.entries, arguments, repeats=True)
         if again.entries != recording.entries or again.path != recording.path:
-            self._compare(before)  # says more, where it tells
+            self._compare()  # says more, where it tells
             at = next(
                 (i for i, (a, b) in enumerate(zip(recording.entries, again.entries, strict=False)) if a != b),
                 min(len(recording.entries), len(again.entries)),
@@ -609,8 +654,8 @@ class Tracer:
             self.design._recording = None
         return recording
 
-    def _compare(self, before: dict[str, Any]) -> None:
-        changed = changes(before, state_of(self.body))
+    def _compare(self) -> None:
+        changed = self.state.changes()
         if changed:
             fail(f"the body of {self.name!r} changes {changed[0]!r}, which lives on; {CURE}", self._body_place())
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import ast
+import functools
+import linecache
 from collections.abc import Iterator, Sequence
-from typing import Any
+from types import FrameType
+from typing import Any, Union
+
+from fencepost.model.language.errors import text_of
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _TRIES = {"Try", "TryStar"}
 """`except*` is newer than Python 3.10."""
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Where statements have others in them."""
 _BY_TEXT = {"locals", "vars", "eval", "exec", "dir"}
 Flow = tuple[bool, bool]
 """Of some text and a name: whether it may read the name before it sets it, and whether it surely sets it or returns. An exception, a
 break and a continue count as if the text behind them were run, and as setting nothing."""
 
 
-def used_after(function: ast.AST, block: ast.With, name: str) -> bool:
+def used_after(function: ast.AST, block: ast.With | ast.For, name: str) -> bool:
     """Whether the name may be read after the block before it is certainly set again; also by what is defined elsewhere in the function
     and may be called after it."""
     inside = {id(n) for s in block.body for n in ast.walk(s)}
@@ -27,15 +34,69 @@ def used_after(function: ast.AST, block: ast.With, name: str) -> bool:
     return reads
 
 
-def _behind(node: ast.AST, block: ast.With, name: str) -> Flow:
+class Loop:
+    """The text of a `for` statement and of the function around it."""
+
+    def __init__(self, frame: FrameType, function: ast.AST, loop: ast.For) -> None:
+        self._frame, self._function, self._loop = frame, function, loop
+
+    def forgets(self, frame: FrameType, name: str) -> bool:
+        """Whether it is a variable of the function around it that each iteration sets before it reads it, and that nothing behind the
+        loop reads as the last iteration left it."""
+        code = frame.f_code
+        if frame is not self._frame or name not in code.co_varnames or name in code.co_cellvars:
+            return False
+        return _forgotten(self._function, self._loop, name)
+
+
+@functools.lru_cache(maxsize=4096)  # the text alone decides
+def _forgotten(function: ast.AST, loop: ast.For, name: str) -> bool:
+    return not _sequence(loop.body, name)[0] and not used_after(function, loop, name)
+
+
+def loop_at(frame: FrameType) -> Loop | None:
+    """The `for` statement that the frame is at the head of, the only one there; None where its text cannot be told."""
+    file, line, _ = text_of(frame)
+    found = [
+        (function, one) for function, one in statements(file)
+        if isinstance(one, ast.For) and one.iter.lineno <= line <= (one.iter.end_lineno or 0)
+    ]  # fmt: skip
+    return Loop(frame, *found[0]) if len(found) == 1 else None
+
+
+Statement = tuple[ast.AST, Union[ast.With, ast.For]]
+_files: dict[str, tuple[list[str], list[Statement]]] = {}
+
+
+def statements(file: str) -> list[Statement]:
+    """The `with` and `for` statements of a source file, each with the function around it, an outer one before those in it."""
+    lines = linecache.getlines(file)
+    known = _files.get(file)
+    if known is None or known[0] is not lines:
+        tree = ast.parse("".join(lines))
+        known = _files[file] = (lines, list(_statements(tree, tree)))
+    return known[1]
+
+
+def _statements(node: ast.AST, function: ast.AST) -> Iterator[Statement]:
+    for field in _BLOCKS:
+        for child in getattr(node, field, ()):
+            inside = child if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
+            if isinstance(child, (ast.With, ast.For)):
+                yield inside, child
+            yield from _statements(child, inside)
+
+
+def _behind(node: ast.AST, block: ast.With | ast.For, name: str) -> Flow:
     """The flow from the end of the block to the end of `node`, which contains it."""
-    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+    for field in _BLOCKS:
         inner = getattr(node, field, None)
         if not isinstance(inner, list):
             continue
         for at, child in enumerate(inner):
             if child is block:
-                return _around(node, field, _sequence(inner[at + 1 :], name), name)
+                ended = _maybe(_sequence(getattr(block, "orelse", ()), name))
+                return _around(node, field, _then(ended, _sequence(inner[at + 1 :], name)), name)
             if any(n is block for n in ast.walk(child)):
                 first = _behind(child, block, name)
                 rest: Flow = (False, False) if field in ("handlers", "cases") else _sequence(inner[at + 1 :], name)

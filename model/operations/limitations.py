@@ -22,6 +22,11 @@ LIMITATIONS = (
                ("S61", "S115", "S116", "S117")),
     Limitation("size classes of the pinned allocator and best fit of the device allocator: any free block may be handed out",
                ALARM, ("S70", "S82")),
+    Limitation("where in a block its next owner begins: parts of two owners count as overlapping, also spans of pinned blocks, which are not split",
+               ALARM, ("S70", "S82")),
+    Limitation("a span of a view of a span counts as overlapping with all that lies behind the larger one", ALARM),
+    Limitation("what a copy or kernel on a stream with several_threads=True waits for, where it is given received memory or a view: the wait is "
+               "part of its step, so that a hang which needs another thread to enqueue meanwhile is told", ALARM, ("S33", "S49")),
     Limitation("the order in which an allocator polls its events: any free block may have been polled", ALARM, ("S67", "S81")),
     Limitation("a flush of the cache, which moves memory between streams behind host waits", ALARM, ("S41", "S71")),
     Limitation("unmapping of expandable segments, which waits for the allocation stream alone", MISSED, ("S42",)),

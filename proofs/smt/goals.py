@@ -83,7 +83,8 @@ class Goals(Hosts):
         if not self._may_overlap(x, y):
             return
         overlap = (self.text.lt(x.start, y.end), self.text.lt(y.start, x.end))
-        same = (x.same_bytes or not x.write) and (y.same_bytes or not y.write)
+        # Of two owners of a block neither continues the other's content.
+        same = blocks is None and (x.same_bytes or not x.write) and (y.same_bytes or not y.write)
         formula = conj((x.step.live, y.step.live, g, h, more, *overlap))
         self._goal("conflict", x.step, y.step, formula, blocks, (x.write, y.write), same, what)
 

@@ -449,6 +449,65 @@ def kinds_of_memory_apart() -> fp.Design:
     return d
 
 
+def _two_owners(name: str, part: str | slice, next_part: str | slice, same_bytes: bool = False, bytes: int = 4096, owners: int = 1) -> fp.Design:
+    """A read on another stream is pending when the block goes on, to one or more owners of so many bytes."""
+    d = fp.Design(name)
+    stream, side = d.stream("stream"), d.stream("side")
+
+    @d.loop("thread", stream=stream)
+    def thread() -> None:
+        x = d.empty("x", bytes=4096)
+        d.launch("fill", writes=[x])
+        side.wait_stream(stream)
+        d.launch("read", reads=[x[part]], stream=side)
+        x.release()
+        for k in range(owners):
+            y = d.empty(f"y{k}", bytes=bytes)
+            d.launch("fill y", writes=[fp.write(y[next_part], same_bytes=same_bytes)])
+            if not same_bytes:
+                d.launch("read y", reads=[y[next_part]])
+        stream.wait_stream(side)
+
+    return d
+
+
+@declared(fp.REFUTED, "WAR x")
+def names_of_two_owners() -> fp.Design:
+    """Names are names of parts of one tensor."""
+    return _two_owners("names of two owners", "a", "b")
+
+
+@declared(fp.REFUTED, "WAR x")
+def second_half_of_a_block() -> fp.Design:
+    """The second of two smaller owners begins in the middle (S70)."""
+    return _two_owners("second half of a block", slice(2048, 4096), slice(0, 64), bytes=2048, owners=2)
+
+
+@declared(fp.REFUTED, "WAR x")
+def same_bytes_of_another_owner() -> fp.Design:
+    """What the next owner leaves as it is was written by that owner."""
+    return _two_owners("same bytes of another owner", slice(0, 4096), slice(0, 4096), same_bytes=True)
+
+
+@declared(fp.PROVED)
+def names_of_one_owner() -> fp.Design:
+    """Here they do tell."""
+    d = fp.Design("names of one owner")
+    stream, side = d.stream("stream"), d.stream("side")
+
+    @d.loop("thread", stream=stream)
+    def thread() -> None:
+        x = d.empty("x")
+        d.launch("fill", writes=[x])
+        side.wait_stream(stream)
+        d.launch("read", reads=[x["a"]], stream=side)
+        d.launch("fill again", writes=[x["b"]])
+        d.launch("read again", reads=[x["b"]])
+        stream.wait_stream(side)
+
+    return d
+
+
 def _scope_ends() -> p.Program:
     """A block that no release lets go: the end of the turn does (written as data, the language releases itself)."""
     x = Writer()

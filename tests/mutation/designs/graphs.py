@@ -254,3 +254,30 @@ def branch_of_another_gpu() -> fp.Design:
         d.synchronize(0)
 
     return d
+
+
+@declared(fp.PROVED)
+def launch_beside_the_legacy_stream() -> fp.Design:
+    """A launch of a graph is one item of its blocking stream (S93): what another thread enqueues on the legacy one waits for all of it (S11)."""
+    d = fp.Design("launch beside the legacy stream")
+    x, y = d.device("x"), d.device("y")
+    blocking = d.stream("blocking", blocking=True, several_threads=True)
+    side, graph = d.stream("side"), d.graph("graph")
+
+    @d.setup(stream=blocking)
+    def setup() -> None:
+        with graph.capture():
+            d.launch("root", writes=[x])
+            side.wait_stream(blocking)
+            d.launch("branch", writes=[y], stream=side)
+            blocking.wait_stream(side)
+
+    @d.loop("launches", stream=blocking)
+    def launches() -> None:
+        graph.replay()
+
+    @d.loop("reads")
+    def reads() -> None:
+        d.launch("reader", reads=[x, y])
+
+    return d

@@ -224,3 +224,99 @@ def per_thread_stream_beside_the_legacy_one() -> fp.Design:
         d.launch("two's", reads=[x], writes=[x])
 
     return d
+
+
+@declared(fp.REFUTED, "WAR host")
+def sync_of_another_device() -> fp.Design:
+    """`with stream:` makes the stream's device the current one, and a device-wide wait is of that one (S16, S32)."""
+    d = fp.Design("sync of another device")
+    host, there = d.pinned("host"), d.device("there", gpu=0)
+    first, second = d.stream("first", gpu=0), d.stream("second", gpu=1)
+
+    @d.loop("worker")
+    def step() -> None:
+        host.write()
+        there.copy_(host, non_blocking=True, stream=first)
+        with second:
+            d.synchronize()
+
+    return d
+
+
+@declared(fp.REFUTED, "WAR host")
+def default_stream_of_another_device() -> fp.Design:
+    """And so is its default stream."""
+    d = fp.Design("default stream of another device")
+    host, there, second = d.pinned("host"), d.device("there", gpu=0), d.stream("second", gpu=1)
+
+    @d.loop("worker")
+    def step() -> None:
+        host.write()
+        there.copy_(host, non_blocking=True, stream=d.default_stream(0))
+        with second:
+            d.default_stream().synchronize()
+
+    return d
+
+
+@declared(fp.PROVED)
+def sync_of_the_thread_s_device() -> fp.Design:
+    """The stream of a thread sets its device."""
+    d = fp.Design("sync of the thread's device")
+    host, there, stream = d.pinned("host"), d.device("there", gpu=1), d.stream("stream", gpu=1)
+
+    @d.loop("worker", stream=stream)
+    def step() -> None:
+        host.write()
+        there.copy_(host, non_blocking=True)
+        d.synchronize()
+
+    return d
+
+
+@declared(fp.REFUTED, "WAR host")
+def one_step_and_no_wait() -> fp.Design:
+    """A copy within the device does not hold the host (S49), also where each call on the stream is one step."""
+    d = fp.Design("one step and no wait")
+    stream = d.stream("stream", several_threads=True)
+    host, x, y = d.pinned("host"), d.device("x"), d.device("y")
+
+    @d.loop("worker", stream=stream)
+    def step() -> None:
+        host.write()
+        x.copy_(host, non_blocking=True)
+        y.copy_(x)
+
+    return d
+
+
+@declared(fp.PROVED)
+def one_step_and_its_wait() -> fp.Design:
+    """One to the host does (S33)."""
+    d = fp.Design("one step and its wait")
+    stream = d.stream("stream", several_threads=True)
+    host, x, landing = d.pinned("host"), d.device("x"), d.pinned("landing")
+
+    @d.loop("worker", stream=stream)
+    def step() -> None:
+        host.write()
+        x.copy_(host, non_blocking=True)
+        landing.copy_(x)
+
+    return d
+
+
+@declared(fp.REFUTED, "WAR fresh")
+def one_step_and_no_note() -> fp.Design:
+    """A blocking copy tells the host's allocator nothing (S79), so the raw one behind it stays unknown (S83)."""
+    d = fp.Design("one step and no note")
+    stream, x, y = d.stream("stream", several_threads=True), d.device("x"), d.device("y")
+
+    @d.loop("worker", stream=stream)
+    def step() -> None:
+        fresh = d.empty_pinned("fresh")
+        fresh.write()
+        x.copy_(fresh)
+        d.memcpy_async(y, fresh)
+
+    return d

@@ -292,3 +292,7 @@ _rule(EVENTS, "ranges tell parts apart", "theory 1", "", "spans",
 _rule(EVENTS, "rows tell parts apart", "theory 1", "", "rows_by_index; rows_come_back",
       (PARTS + "pieces_overlap", "return a.number == b.number",
        "return True"))
+
+_rule(EVENTS, "no owner continues what another one wrote", "theory 1", "Touch Enqueue", "same_bytes_of_another_owner",
+      (VALUES + "Contents.write", "if t.tenant is not None and all(entry.tenant != t.tenant for entry in entries):",
+       "if False:"))

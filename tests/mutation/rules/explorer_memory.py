@@ -20,10 +20,10 @@ _rule(EXPLORER, "two reads do not conflict", "theory 1", "Touch Enqueue", "reads
       (MEMORY + "_judge", "if not bit and (write or w.write):",
        "if not bit:"))
 _rule(EXPLORER, "slots of a ring are disjoint", "theory 1", "Touch Enqueue", "streams_in_turn; fixed_slot",
-      (MEMORY + "_judge", "if slot != s.slot and slot != ANY_SLOT and s.slot != ANY_SLOT:",
+      (MEMORY + "_judge", "if slot != s.slot and slot not in (ANY_SLOT, ELSEWHERE) and s.slot != ANY_SLOT:",
        "if False:"))
 _rule(EXPLORER, "an access of the whole meets every slot", "theory 1", "Touch Enqueue", "all_rows",
-      (MEMORY + "_judge", "if slot != s.slot and slot != ANY_SLOT and s.slot != ANY_SLOT:",
+      (MEMORY + "_judge", "if slot != s.slot and slot not in (ANY_SLOT, ELSEWHERE) and s.slot != ANY_SLOT:",
        "if slot != s.slot:"))
 _rule(EXPLORER, "a fresh block is undefined until it is written", "theory 1", "Alloc", "read_before_it_is_written; written_elsewhere",
       (MEMORY + "_judge", 'if not write:\n                s.hazard = ("UNDEFINED", node, which)',
@@ -68,11 +68,11 @@ _rule(EXPLORER, "the free of the bytes -> the allocation that gets them", "theor
       (MEMORY + "alloc", "got.tb[t] |= free",
        "pass"))
 _rule(EXPLORER, "a block is not handed out while it is held", "S63", "Alloc", "block_taken_from_a_cell; view_holds",
-      (MEMORY + "alloc", "if refs or (owner is not None and owner != mine):",
-       "if owner is not None and owner != mine:"))
+      (MEMORY + "alloc", "if refs or (owner is not None and owner != mine) or",
+       "if (owner is not None and owner != mine) or"))
 _rule(EXPLORER, "a block comes back to its stream", "S62", "Alloc", "blocks_stay_with_their_stream",
-      (MEMORY + "alloc", "if refs or (owner is not None and owner != mine):",
-       "if refs:"))
+      (MEMORY + "alloc", "if refs or (owner is not None and owner != mine) or",
+       "if refs or"))
 _rule(EXPLORER, "the host allocator is the process's", "S80", "Alloc", "pinned_blocks_of_two_processes",
       ("fencepost.proofs.explore.locations:allocator", "return None, thread.process",
        'return None, ""'))
@@ -142,3 +142,15 @@ _rule(EXPLORER, "an unknown part meets every other", "theory 1", "Touch Enqueue"
 _rule(EXPLORER, "a raw pointer is no reference", "S65", "View", "raw_pointer",
       (MEMORY + "view", "if value.__class__ is Tenant and held:",
        "if value.__class__ is Tenant:"))
+
+# ---- two owners of one block
+
+_rule(EXPLORER, "parts of two owners of a block tell nothing of each other", "S70", "Touch Enqueue", "names_of_two_owners; second_half_of_a_block",
+      ("fencepost.proofs.explore.memory:_of_block", "return ELSEWHERE if found is None else found",
+       "return found"))
+_rule(EXPLORER, "parts of one owner of a block do", "theory 1", "Touch Enqueue", "names_of_one_owner",
+      (MEMORY + "_judge", "or not s.block[3] & OTHERS):",
+       "):"))
+_rule(EXPLORER, "a smaller owner may get any part of a block", "S70", "Alloc", "second_half_of_a_block",
+      (MEMORY + "alloc", "(behind and s.witness is None)",
+       "behind"))

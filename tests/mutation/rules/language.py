@@ -11,6 +11,7 @@ WORK = "fencepost.model.language.communicators:Work."
 ORDERED = "fencepost.model.language.ordered:"
 SHARING = "fencepost.model.language.sharing:"
 DESIGN = "fencepost.model.language.design:Design."
+RECORDING = "fencepost.model.language.tracer:Recording."
 
 RULES = Table()
 _rule = RULES.enter
@@ -26,8 +27,11 @@ _rule(LANGUAGE, "the legacy stream -> what is enqueued on a blocking stream", "S
       (COMPOSITES + "Composites._legacy_waits", "recording.do(p.WaitStream(stream, home._operand(recording)))",
        "pass"))
 _rule(LANGUAGE, "a call beside the legacy stream is one step for other threads", "S11", "Acquire Unlock", "per_thread_stream_beside_the_legacy_one",
-      (COMPOSITES + "Composites._as_one_step", "if lock is not None or not one or",
-       "if lock is not None or one or"))
+      (COMPOSITES + "Composites._as_one_step", "if lock is not None or name is None or",
+       "if lock is not None or name is not None or"))
+_rule(LANGUAGE, "a launch of a graph is one step beside the legacy stream", "S11, S93", "Acquire Unlock", "launch_beside_the_legacy_stream",
+      (COMPOSITES + "Composites._lock_of_calls", "self._beside_legacy(stream) if ruled else None",
+       "None"))
 _rule(LANGUAGE, "streams are not blocking unless they say so", "S9", "WaitStream", "non_blocking_beside_legacy",
       (DESIGN + "stream", "if blocking:",
        "if True:"))
@@ -73,10 +77,10 @@ _rule(LANGUAGE, "what record_stream noted in a capture is held until its end", "
       ("fencepost.model.language.graphs:PrivateMemory.release", "held = self._id in graph._noted",
        "held = False"))
 _rule(LANGUAGE, "an operation is in the current stream of its tensors' GPU", "S16", "Copy Launch", "block_of_another_gpus_stream",
-      (DESIGN + "_current", "return self.current_stream(homes.pop() if len(homes) == 1 else None)",
-       "return self.current_stream()"))
+      (DESIGN + "_current", "return self._stream_now(recording, homes.pop() if len(homes) == 1 else None)",
+       "return self._stream_now(recording, None)"))
 _rule(LANGUAGE, "a stream of another GPU is not the current one of this GPU", "S16", "Launch", "kernel_of_another_gpus_memory",
-      (DESIGN + "current_stream", "if wanted is None or self._gpu_of(stream) == wanted:",
+      (DESIGN + "_stream_now", "if wanted is None or self._gpu_of(stream) == wanted:",
        "if True:"))
 _rule(LANGUAGE, "forks and joins of streams are edges of the graph", "S94", "WaitStream", "branches_of_a_graph",
       (GRAPH + "_again", "p.WaitStream(streams[node.stream], streams[node.other])",
@@ -232,3 +236,24 @@ _rule(LANGUAGE, "host accesses of two threads do not exclude each other", "S111"
 _rule(LANGUAGE, "a graph's branch is on the captured stream's GPU", "S32", "Launch", "branch_of_another_gpu",
       (GRAPH + "_end", "self._home_of(stream), False",
        "self._design._gpu(None), False"))
+
+# ---- the current device, and what a call waits for
+
+_rule(LANGUAGE, "a device-wide wait is of the current device", "S16, S32", "DeviceSync", "sync_of_another_device; sync_of_the_thread_s_device",
+      (DESIGN + "synchronize", "self._current_device() if gpu is None else self._gpu(gpu)",
+       "self._gpu(gpu)"))
+_rule(LANGUAGE, "the default stream is that of the current device", "S16", "StreamSync", "default_stream_of_another_device",
+      (DESIGN + "default_stream", "self._current_device() if gpu is None else self._gpu(gpu)",
+       "self._gpu(gpu)"))
+_rule(LANGUAGE, "the stream of a thread sets its device", "S16", "DeviceSync", "sync_of_the_thread_s_device",
+      (DESIGN + "_current_device", "recording.streams[-1] if recording.streams else recording.tracer.default",
+       "recording.streams[-1] if recording.streams else None"))
+_rule(LANGUAGE, "one step within the device does not hold the host", "S49", "StreamSync", "one_step_and_no_wait",
+      (RECORDING + "_without_its_wait", 'len(spaces) == 2 and spaces < {"device", "pinned", "pageable"}',
+       'spaces < {"device", "pinned", "pageable"}'))
+_rule(LANGUAGE, "one step to the host is followed by its wait", "S33", "StreamSync", "one_step_and_its_wait",
+      (RECORDING + "_do_alone", "self._take_down(p.StreamSync(stream))",
+       "pass"))
+_rule(LANGUAGE, "one step that waits tells no allocator", "S79", "Copy", "one_step_and_no_note",
+      (RECORDING + "_without_its_wait", "raw=True",
+       "non_blocking=True"))
