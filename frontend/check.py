@@ -217,13 +217,14 @@ def decide(case: Case, progress: Callable[[str], None] | None = None) -> Outcome
 
 def answer_program(
     case: Case, program: Program, defaults: dict[str, Any] | None = None, begin: float | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | None = None, asking: Callable[..., Answer] | None = None,
 ) -> Outcome:
     """Answer one case about a program that is built already. `defaults`: parameters that the case does not set; `begin`: when
-    the work on the case began (`time.perf_counter`). Whatever goes wrong becomes the outcome's error."""
+    the work on the case began (`time.perf_counter`); `asking` is asked in place of `engines.ask`. Whatever goes wrong becomes
+    the outcome's error."""
     begin = time.perf_counter() if begin is None else begin
     try:
-        answer = ask(program, case.question, progress)
+        answer = (asking or ask)(program, case.question, progress)
     except InputError as error:
         return Outcome(case, program=program, error=str(error))
     except Exception as error:

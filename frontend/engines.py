@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fencepost.errors import InputError
 from fencepost.model.answer import BOUNDED, MASKED, PROVED, REFUTED, UNKNOWN, Answer
 from fencepost.model.program import Program
+
+if TYPE_CHECKING:
+    from fencepost.proofs.judge import Judged
 
 ENGINES = ("explore", "smt", "simulate", "all")
 """What `--engine` takes, the default first."""
@@ -65,7 +68,10 @@ def prepare(engine: str) -> None:
         import fencepost.proofs.judge  # noqa: F401
 
 
-def _explore(program: Program, question: Question, progress: Callable[[str], None] | None) -> Answer:
+def explore(
+    program: Program, question: Question, progress: Callable[[str], None] | None = None, best: list[Judged] | None = None
+) -> Answer:
+    """The explorer's answer; `best` as in `proofs.check.check`."""
     from fencepost.proofs.check import check
     from fencepost.proofs.explore.search import Budget
 
@@ -79,6 +85,7 @@ def _explore(program: Program, question: Question, progress: Callable[[str], Non
         progress=progress,
         explain=question.explain,
         masks=question.masks,
+        best=best,
     )
 
 
@@ -107,7 +114,7 @@ def _smt(program: Program, question: Question, progress: Callable[[str], None] |
 
 def _all(program: Program, question: Question, progress: Callable[[str], None] | None) -> Answer:
     """The explorer's answer, with what the others say as notes; unknown when one of them contradicts it."""
-    exact = _explore(program, question, progress)
+    exact = explore(program, question, progress)
     notes: list[str] = []
     contradicted: list[str] = []
     for name in ("smt", "simulate"):
@@ -124,5 +131,5 @@ def _all(program: Program, question: Question, progress: Callable[[str], None] |
 
 
 _ENGINES: dict[str, Callable[[Program, Question, Any], Answer]] = {
-    "explore": _explore, "smt": _smt, "simulate": _simulate, "all": _all,
+    "explore": explore, "smt": _smt, "simulate": _simulate, "all": _all,
 }  # fmt: skip

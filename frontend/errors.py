@@ -54,7 +54,7 @@ def one_line(error: BaseException, file: str | None = None) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, SyntaxError) and file is not None:  # not even text: the compiler names no place
         return f"{relative(file)}: syntax error: {error.msg}"
-    if not isinstance(error, (InputError, ValueError)) and not text.startswith(type(error).__name__):
+    if not _ours(error) and not text.startswith(type(error).__name__):
         text = f"{type(error).__name__}: {text}"
     place = user_frame(error.__traceback__, file)
     if _has_place(text) or (place is None and file is None):
@@ -62,6 +62,16 @@ def one_line(error: BaseException, file: str | None = None) -> str:
     if place is None:
         return f"{relative(file or '')}: {text}"
     return f"{relative(place[0])}:{place[1]}: {text}"
+
+
+def _ours(error: BaseException) -> bool:
+    """Whether the text is our own sentence about a design; what somebody else raised says too little without its name."""
+    if not isinstance(error, (InputError, ValueError)):
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is None or os.path.realpath(trace.tb_frame.f_code.co_filename).startswith(_OWN)
 
 
 def _has_place(text: str) -> bool:

@@ -6,25 +6,23 @@ function is a public function of the file whose return annotation is `Design` or
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 from fencepost.damaged import fault
 from fencepost.errors import InputError, one_line, relative
 from fencepost.model.program import Program, from_json
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """One design: a function that makes it, or a program that was read from JSON. Exactly one of the two is set.
 
     `spelling` names the target for `load` (another process loads the same); `design` is the name in answers.
@@ -145,6 +143,8 @@ def _module_of(path: str) -> ModuleType:
     stem = os.path.splitext(os.path.basename(path))[0]
     if stem.isidentifier() and stem not in sys.modules and _origin(stem) == path:
         return _import_module(stem, path)
+    import hashlib
+
     name = f"{stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None, path

@@ -41,6 +41,7 @@ def check(
     progress: Callable[[str], None] | None = None,
     explain: bool = True,
     masks: bool = True,
+    best: list[Judged] | None = None,
 ) -> a.Answer:
     """Decide `program` for every number of steps and every schedule.
 
@@ -48,20 +49,23 @@ def check(
     `never` names operations that are declared never to run; `budget` bounds states and seconds; `progress` is
     called with one line at a time once the check has run for 2 s; `explain` also answers the side questions of a
     report (what protects each object and with which margin, what closes a hazard, what masks it, unless `masks` is false),
-    each a search of its own. Raises `ValueError` on an unknown name.
+    each a search of its own; `best` gets the hazard that the run of a refutation shows, for `explain.closing`. Raises
+    `ValueError` on an unknown name.
     """
     started = time.perf_counter()
     env, plat = environment_named(environment), platform_named(platform)
     budget = budget or Budget()
     budget.progress = progress
     checker = Checker(program, plat, env, budget, strict, never, explain, masks)
-    answer = _with_liveness(checker.answer(), program)
+    answer = _with_liveness(checker.answer(), program, budget.started + budget.seconds)
+    if best is not None and checker.best is not None:
+        best.append(checker.best)
     return msgspec.structs.replace(answer, seconds=time.perf_counter() - started)
 
 
-def _with_liveness(answer: a.Answer, program: p.Program) -> a.Answer:
-    """The answer, with what hangs beside the safety verdict (theory: liveness)."""
-    found = liveness.search(program)
+def _with_liveness(answer: a.Answer, program: p.Program, until: float) -> a.Answer:
+    """The answer, with what hangs beside the safety verdict (theory: liveness), as far as it is known `until` then."""
+    found = liveness.search(program, until=until)
     notes = []
     if found.bounded is not None and found.hang is None:
         notes.append(f"whether a wait can last for ever is bounded: {found.bounded}")
@@ -70,7 +74,7 @@ def _with_liveness(answer: a.Answer, program: p.Program) -> a.Answer:
     told = hangs(program, found)
     names = {hang.partition(" - ")[0] for hang in told}
     bounds: set[str] = set()
-    apart = tuple(one for one in findings(program, bounds=bounds) if one.partition(" - ")[0] not in names)
+    apart = tuple(one for one in findings(program, bounds=bounds, until=until) if one.partition(" - ")[0] not in names)
     notes += [f"over-waits, starvation and livelock were looked for within a bound: {bound}" for bound in sorted(bounds - {found.bounded})]
     return msgspec.structs.replace(answer, hangs=told, progress=apart, notes=(*answer.notes, *notes))
 
@@ -102,6 +106,7 @@ class Checker:
         self.unbounded = False
         """Whether the design grows beyond a bound of the search: then it can only be refuted."""
         self.judged: list[Judged] = []
+        self.best: Judged | None = None
         self.unsure: list[str] = []
         self.notes: list[str] = []
 
@@ -281,7 +286,7 @@ class Checker:
 
     def _refuted(self) -> a.Answer:
         real = sorted(self._refuting(), key=lambda j: (j.turns, len(j.run.steps)))
-        best = real[0]
+        best = self.best = real[0]
         unique: dict[tuple[str, tuple[int, int] | None, tuple[int, int]], Judged] = {}
         for one in real:
             first = one.found.first if one.hazard.first is not None else None  # whoever came before an undefined read
@@ -340,8 +345,5 @@ class Checker:
         )
 
     def _protections(self, where: explain.Explainer) -> tuple[a.Protection, ...]:
-        serial = [
-            a.Protection(location.label(self.program), (f"{agent} alone accesses it, in order",))
-            for location, agent, _ in self.serial
-        ]
+        serial = [explain.alone(location.label(self.program), agent) for location, agent, _ in self.serial]
         return (*where.protections([one for one in self.reached if one[1].location is not None]), *serial)

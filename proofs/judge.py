@@ -75,7 +75,7 @@ def _turn_numbers(program: p.Program, run: a.Run) -> list[int]:
         if step.stream is not None:
             continue
         node = program.threads[step.thread].nodes[step.node]
-        after = node.next if isinstance(node, p.Do) else dict(node.branches)[step.answer or ""]
+        after = node.next if isinstance(node, p.Do) else next(to for answer, to in node.branches if answer == step.answer)
         if after == p.END:
             turn[step.thread] += 1
     return result

@@ -273,6 +273,7 @@ BODIES = {
     "another design": ("fp.Design('stranger').pinned('x').write()", ""),
     "after release": ("t = d.empty('t')\n            t.release()\n            d.launch('k', reads=[t], writes=[])", ""),
     "an exception": ("raise RuntimeError('as the user wrote it')", ""),
+    "a value that is none": ("int('many')", ""),
     "an exit": ("raise SystemExit(0)", ""),
 }
 
@@ -315,7 +316,8 @@ def test_a_bad_design_is_one_line_with_file_and_line(
         ("raise SystemExit(0)\n", ":1: SystemExit"),
         ("class Skip(BaseException): pass\nraise Skip('no torch')\n", ":2: Skip: no torch"),
         ("x = 1\0\n", ".py: syntax error: source code string cannot contain null bytes"),
-        ("import json\njson.loads('')\n", ":2: Expecting value"),
+        ("import json\njson.loads('')\n", ":2: JSONDecodeError: Expecting value"),
+        ("x = 1\nx = int('many')\n", ":2: ValueError: invalid literal for int() with base 10: 'many'"),
         ("x = 1\n", "no design in this file"),
         *(
             (f"import fencepost as fp\n@fp.variant({given})\ndef bad() -> fp.Design:\n    return fp.Design('bad')\n", f":2: {said}")

@@ -15,6 +15,7 @@ from fencepost.proofs.periodic.graph import Graph
 from fencepost.proofs.periodic.symbols import Poly, Refused, Region, Symbolic
 from fencepost.proofs.periodic.trace import regions
 from fencepost.proofs.periodic.walks import Signs, walks
+from fencepost.report.condition import headline
 
 from periodic_designs import compare
 
@@ -269,3 +270,27 @@ def test_values_that_hang_are_no_condition() -> None:
     assert found.verdict == "exact" and spelled(found.safe, found.names) == "depth >= 3"
     assert found.is_safe({"depth": 9, "capacity": 2}) is None and found.is_safe({"depth": 3, "capacity": 3}) is True
     assert any("waits for itself" in note for note in found.notes)
+
+
+def prepared(depth: int = 2) -> fp.Design:
+    """A thread that runs once: no periodic event graph."""
+    d = fp.Design("prepared")
+    slots, rows, stream = d.pinned("slots", depth=depth), d.device("rows"), d.stream("stream")
+
+    @d.setup
+    def prepare() -> None:
+        slots[0].write()
+
+    @d.loop("worker", stream=stream)
+    def step(n: fp.Turn) -> None:
+        slots[n].write()
+        rows.copy_(slots[n], non_blocking=True)
+        stream.synchronize()
+
+    return d
+
+
+def test_what_the_method_says_nothing_about_is_no_gap_between_proof_and_refutation() -> None:
+    found = condition(prepared, ["depth"])
+    assert headline(found) == ["unknown: neither proved nor refuted for any value"]
+    assert found.reasons == ("thread 'setup' runs once (setup); only loops are periodic",)

@@ -8,8 +8,10 @@ from typing import Any
 import fencepost as fp
 import pytest
 from fencepost.model.events import Player
+from fencepost.proofs.check import check
+from fencepost.proofs.explore.search import Budget
 from fencepost.proofs.liveness.report import name, sentence
-from fencepost.proofs.liveness.search import search
+from fencepost.proofs.liveness.search import LOOKS, TIME_OVER, search
 
 Build = Callable[[fp.Design], None]
 
@@ -262,3 +264,39 @@ def test_without_back_pressure_the_answer_is_bounded() -> None:
     _program, result = found(build)
     assert result.hang is None
     assert "runs ahead" in str(result.bounded)
+
+
+def many_states(d: fp.Design) -> None:
+    """Three independent pairs of threads, each with a queue: hundreds of states, no hang."""
+
+    def pair(k: int) -> None:
+        queue = d.queue(f"queue {k}", capacity=4, item=())
+
+        @d.loop(f"put {k}")
+        def put() -> None:
+            queue.put()
+
+        @d.loop(f"get {k}")
+        def get() -> None:
+            if queue.full():
+                queue.get()
+
+    for k in range(3):
+        pair(k)
+
+
+def test_what_a_budget_cut_is_not_kept_for_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.proofs.liveness.search._known", {})
+    d = fp.Design("test")
+    many_states(d)
+    cut = search(d.build(), until=0.0)
+    assert cut.bounded == TIME_OVER and cut.hang is None and cut.states == LOOKS
+    assert search(d.build()).bounded is None
+
+
+def test_the_budget_of_a_check_is_for_liveness_too() -> None:
+    d = fp.Design("test")
+    many_states(d)
+    answer = check(d.build(), budget=Budget(seconds=-1.0))
+    assert f"whether a wait can last for ever is bounded: {TIME_OVER}" in answer.notes
+    assert not any(TIME_OVER in note for note in check(d.build()).notes)

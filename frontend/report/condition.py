@@ -37,6 +37,8 @@ def headline(found: Condition) -> list[str]:
         return ["always safe" if safe == "always" else f"safe iff  {safe}"]
     if not found.parts:
         return ["unknown"]
+    if safe == "never" and most == "always":
+        return ["unknown: neither proved nor refuted for any value"]
     lines = ["unknown: proof and refutation do not meet"]
     lines.append("  proved safe for no value" if safe == "never" else f"  proved safe if  {safe}")
     if most != "always":

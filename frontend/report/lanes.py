@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+import msgspec
 from fencepost.model import program as p
 from fencepost.model.answer import AccessInfo, Answer, Hazard, Run
 from fencepost.model.effects import MEETINGS, Enqueue, RecordEvent, StreamJoinsEvent, StreamJoinsStream
@@ -17,18 +16,16 @@ FIRST, SECOND = "[1]", "[2]"
 """Marks of the two accesses of a hazard."""
 
 
-@dataclass
-class Row:
+class Row(msgspec.Struct):
     """One host step. `cells` by lane name; `marks` the accesses it holds; `folded` counts steps that are not shown."""
 
     turn: int | None
-    cells: dict[str, str] = field(default_factory=dict)
+    cells: dict[str, str] = msgspec.field(default_factory=dict)
     marks: tuple[str, ...] = ()
     folded: int = 0
 
 
-@dataclass
-class Lanes:
+class Lanes(msgspec.Struct):
     """`threads` and `streams` name the columns, in the order of their first step."""
 
     threads: list[str]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from fencepost.check import FAILED, OK, Outcome, code_of, open_hazards
 from fencepost.model.answer import BOUNDED, REFUTED, Answer, Hazard
 from fencepost.parameters import spelled
@@ -16,8 +16,7 @@ ALWAYS_IN_FULL = 3
 """Up to so many answers each is printed in full; from then on only those that fail, unless asked for."""
 
 
-@dataclass(frozen=True)
-class TableRow:
+class TableRow(msgspec.Struct, frozen=True):
     """Cells of the verdict table, as text."""
 
     design: str

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 Apply = Callable[[State], "list[State] | None"]
 Ready = Callable[[State], bool]
-Answers = Callable[[State], "list[tuple[str, State]]"]
+Answers = Callable[[State], "str | list[tuple[str, State]]"]
+"""The answer where the state decides it (and changes in place), or each possible answer with its state."""
 _WAITING = frozenset((p.Put, p.Get, p.Acquire, p.FlagWait, p.CounterWait, p.Take))
 Counts = Callable[[State, "tuple[Any, ...]"], None]
 
@@ -75,7 +76,7 @@ class Compiler:
         self.flags = setting.flags
         self.noted = {
             effect.stream.id for effects in setting.lowered.values() for effect in effects
-            if isinstance(effect, e.NoteUse) and not isinstance(effect.stream, p.Local)
+            if type(effect) is e.NoteUse and type(effect.stream) is not p.Local
         } if self.layout.one_queue else set()  # fmt: skip
         """Streams on which a block may be noted (kept only with one hardware queue)."""
         self.device: Device | None = setting.device()
@@ -87,6 +88,10 @@ class Compiler:
         nodes = [None if i in passed else compiler.node(i) for i in range(len(self.program.threads[t].nodes))]
         del compiler.skip  # what it compiled may keep the compiler, and this keeps the search: no cycle, no garbage
         return nodes
+
+
+def _nothing(s: State) -> int:
+    return 0
 
 
 def meeting_compiler() -> type[ThreadCompiler]:
@@ -225,7 +230,7 @@ class ThreadCompiler:
         if kept != BIT:
             return [run_tracked]
         only = self._only(effect.stream)
-        if only is None or not isinstance(effect.event, p.Obj):
+        if only is None or type(effect.event) is not p.Obj:
             return [run]
         event = self.layout.event[effect.event.id]
 
@@ -238,7 +243,7 @@ class ThreadCompiler:
     def _joinevent(self, effect: e.JoinEvent) -> list[Apply]:
         read, t = self._event_read(effect.event), self.t
         if not self._kept_flags(effect.event) & COMPLETE:
-            if isinstance(effect.event, p.Obj):
+            if type(effect.event) is p.Obj:
                 event = self.layout.event[effect.event.id]
 
                 def join_it(s: State) -> None:
@@ -311,7 +316,7 @@ class ThreadCompiler:
         if self.o.track:
             return [run_tracked]
         only = self._only(effect.stream)
-        if only is None or not isinstance(effect.event, p.Obj):
+        if only is None or type(effect.event) is not p.Obj:
             return [run]
         event = self.layout.event[effect.event.id]
 
@@ -380,7 +385,7 @@ class ThreadCompiler:
         return [run]
 
     def _noteuse(self, effect: e.NoteUse) -> list[Apply]:
-        if isinstance(effect.block, p.Local) and self._inert(effect.block.id):
+        if type(effect.block) is p.Local and self._inert(effect.block.id):
             return []
         return self.memory.note_use(effect, self._slot(effect.stream))
 
@@ -431,38 +436,44 @@ class ThreadCompiler:
         """What reads values that are handed over; `to` and a number name the place where each will be."""
         t = self.t
         lost = [self._is_index(v) and not self._kept((*to, k)) for k, v in enumerate(values)]
-        if len(values) > 1 and not any(lost) and all(isinstance(v, p.Local) for v in values):
+        if len(values) > 1 and not any(lost) and all(type(v) is p.Local for v in values):
             mine = itemgetter(*[v.id for v in values])
             return lambda s: mine(s.locals[t])
-        readers = [(lambda s: 0) if lost[k] else self._value(v) for k, v in enumerate(values)]
+        readers = [_nothing if lost[k] else self._value(v) for k, v in enumerate(values)]
+        if len(readers) == 1:
+            (only,) = readers
+            return lambda s: (only(s),)
+        if all(r is _nothing for r in readers):
+            nothing = (0,) * len(readers)
+            return lambda s: nothing
         return lambda s: tuple([r(s) for r in readers])
 
     def _is_index(self, value: Any) -> bool:
         if isinstance(value, (p.Local, p.Var)):
             return self.source.locals[value.id if isinstance(value, p.Local) else value.local].kind == p.INDEX
-        return isinstance(value, p.Last)
+        return type(value) is p.Last
 
     def _value(self, value: Any) -> Callable[[State], Any]:
         """A value as it travels: event flags or reference, memory reference, index."""
-        if isinstance(value, (p.Turn, p.Fixed)):
+        if type(value) is p.Turn or type(value) is p.Fixed:
             raise Unsupported("a turn number or constant in a queue or cell has no ring that it is relative to; advance a d.cursor(name, depth) "
                               "once a turn and hand over its position")
-        if isinstance(value, p.Local):
+        if type(value) is p.Local:
             t, i = self.t, value.id
             if self.memory.outside(value):
                 return lambda s: put_outside(s.locals[t][i])
             return lambda s: s.locals[t][i]
-        if isinstance(value, p.Var) and self.source.locals[value.local].kind == p.HANDLE:
+        if type(value) is p.Var and self.source.locals[value.local].kind == p.HANDLE:
             t, i = self.t, value.local
             return lambda s: s.locals[t][i]  # the token itself: which one is guessed, not numbered
-        if isinstance(value, (p.Obj, p.Slot)) and isinstance(self.o.program.objects[value.id], p.Memory):
+        if (type(value) is p.Obj or type(value) is p.Slot) and isinstance(self.o.program.objects[value.id], p.Memory):
             location = self.o.location
             if location is None or location.kind != "memory" or location.id != value.id or self.memory.outside(value):
-                return lambda s: 0  # a reference that never leads to the location
-        if isinstance(value, p.Obj):
+                return _nothing  # a reference that never leads to the location
+        if type(value) is p.Obj:
             ref = self.layout.reference(value.id, 0)
             return lambda s: ref
-        if isinstance(value, p.Slot):
+        if type(value) is p.Slot:
             index, layout, oid = self._index(value.index, self.layout.depth(value.id)), self.layout, value.id
             return lambda s: layout.reference(oid, index(s))
         depth = self.layout.index_depth(self.t, value)
@@ -482,10 +493,20 @@ class ThreadCompiler:
 
     def _hold(self, values: tuple[Any, ...]) -> Counts | None:
         """What counts the references to a block that are handed over, a step that other threads can see; None if none is."""
-        if not any(isinstance(v, p.Local) and (self.t, v.id) in self.o.holders for v in values):
+        held = [k for k, v in enumerate(values) if type(v) is p.Local and (self.t, v.id) in self.o.holders]
+        if not held:
             return None
         self.memory.mark_references()
-        return self.memory.hold
+        hold = self.memory.hold
+        if len(held) > 1:
+            return hold
+        (only,) = held
+
+        def one(s: State, values: tuple[Any, ...]) -> None:
+            if values[only]:
+                hold(s, values)
+
+        return one
 
     def _loose(self, cell: p.Operand) -> Counts | None:
         """What ends the references that a cell held; None where it holds none to the location."""
@@ -497,7 +518,8 @@ class ThreadCompiler:
         def run(s: State) -> None:
             v = value(s)
             values = s.locals[t]
-            s.locals[t] = (*values[:local], v, *values[local + 1 :])
+            if values[local] is not v:
+                s.locals[t] = (*values[:local], v, *values[local + 1 :])
 
         return run
 
@@ -690,23 +712,23 @@ class ThreadCompiler:
         if operation.__class__ not in _WAITING:
             return None
         layout, t = self.layout, self.t
-        if isinstance(operation, p.Put):
+        if type(operation) is p.Put:
             q = layout.queue[operation.queue]
             return lambda s: bool(s.queues[q][1])
-        if isinstance(operation, p.Get):
+        if type(operation) is p.Get:
             q, tag = layout.queue[operation.queue], operation.tag
             return lambda s: bool(s.queues[q][0]) and s.queues[q][0][0][0] == tag
-        if isinstance(operation, p.Acquire):
+        if type(operation) is p.Acquire:
             k = layout.lock[operation.lock]
             return lambda s: s.locks[k][0] > 0
-        if isinstance(operation, p.FlagWait):
+        if type(operation) is p.FlagWait:
             k = layout.flag[operation.flag]
             return lambda s: s.flags[k][0] == 1
-        if isinstance(operation, p.CounterWait):
+        if type(operation) is p.CounterWait:
             k = layout.counter[operation.counter]
             test = layout.counter_test(operation.counter, operation.value, t if operation.per_turn else None)
             return lambda s: test(s.counters[k][0])
-        if isinstance(operation, p.Take):
+        if type(operation) is p.Take:
             return self.memory.can_take(operation)
         return None
 
@@ -717,24 +739,24 @@ class ThreadCompiler:
         if isinstance(q, p.Choose) and q.agreed:
             self.touches.add(("agreed", q.name))
             return None, layout.agreed_answers(q.name, t, options)
-        if isinstance(q, (p.Choose, p.Maybe)):
+        if type(q) is p.Choose or type(q) is p.Maybe:
             *others, last = options
             return None, lambda s: [*[(o, s.copy()) for o in others], (last, s)]
-        if isinstance(q, p.TurnBelow):
+        if type(q) is p.TurnBelow:
             value = q.value
-            return None, lambda s: [("yes" if s.turns[t] < value else "no", s)]
-        if isinstance(q, p.EventQuery):
+            return None, lambda s: "yes" if s.turns[t] < value else "no"
+        if type(q) is p.EventQuery:
             return None, self._event_query(q)
-        if isinstance(q, p.StreamQuery):
+        if type(q) is p.StreamQuery:
             return None, self._stream_query(q)
-        if isinstance(q, p.QueueTag):
+        if type(q) is p.QueueTag:
             k = layout.queue[q.queue]
             self.touches.add(("get", q.queue))
 
-            def tag(s: State) -> list[tuple[str, State]]:
+            def tag(s: State) -> str:
                 items, _free, last_get, _every = s.queues[k]
                 s.tb[t] |= items[0][1] | last_get
-                return [(items[0][0], s)]
+                return str(items[0][0])
 
             return (lambda s: bool(s.queues[k][0])), tag
         return None, self._state_test(q)
@@ -742,62 +764,62 @@ class ThreadCompiler:
     def _state_test(self, q: p.Question) -> Answers:
         """Tests whose answer follows the state; each has an edge from every earlier operation on the object [T]."""
         t, layout = self.t, self.layout
-        if isinstance(q, (p.QueueFull, p.QueueHolds)):
+        if type(q) is p.QueueFull or type(q) is p.QueueHolds:
             k = layout.queue[q.queue]
             self.touches.add(("test", q.queue))
-            count = q.count if isinstance(q, p.QueueHolds) else None
+            count = q.count if type(q) is p.QueueHolds else None
 
-            def queue(s: State) -> list[tuple[str, State]]:
+            def queue(s: State) -> str:
                 items, free, last_get, every = s.queues[k]
                 s.tb[t] |= every
                 s.queues[k] = (items, free, last_get, every | s.tb[t])
                 yes = not free if count is None else len(items) >= count
-                return [("yes" if yes else "no", s)]
+                return "yes" if yes else "no"
 
             return queue
-        if isinstance(q, p.CellEmpty):
+        if type(q) is p.CellEmpty:
             cell = self._cell(q.cell)
 
-            def empty(s: State) -> list[tuple[str, State]]:
+            def empty(s: State) -> str:
                 c = cell(s)
                 values, bit = s.cells[c]
                 s.tb[t] |= bit
                 s.cells[c] = (values, s.tb[t])
-                return [("yes" if values is None else "no", s)]
+                return "yes" if values is None else "no"
 
             return empty
-        if isinstance(q, p.FlagIsSet):
+        if type(q) is p.FlagIsSet:
             k = layout.flag[q.flag]
             self.touches.add(("flag", q.flag))
 
-            def is_set(s: State) -> list[tuple[str, State]]:
+            def is_set(s: State) -> str:
                 value, bit = s.flags[k]
                 s.tb[t] |= bit
                 s.flags[k] = (value, s.tb[t])
-                return [("yes" if value else "no", s)]
+                return "yes" if value else "no"
 
             return is_set
-        if isinstance(q, p.CounterAtLeast):
+        if type(q) is p.CounterAtLeast:
             k = layout.counter[q.counter]
             self.touches.add(("counter", q.counter))
             test = layout.counter_test(q.counter, q.value, None)
 
-            def at_least(s: State) -> list[tuple[str, State]]:
+            def at_least(s: State) -> str:
                 values, bit = s.counters[k]
                 s.tb[t] |= bit
                 s.counters[k] = (values, s.tb[t])
-                return [("yes" if test(values) else "no", s)]
+                return "yes" if test(values) else "no"
 
             return at_least
         assert isinstance(q, p.TryLock)
         k = layout.lock[q.lock]
         self.touches.add(("lock", q.lock))
 
-        def try_lock(s: State) -> list[tuple[str, State]]:
+        def try_lock(s: State) -> str:
             free, bit = s.locks[k]
             s.tb[t] |= bit
             s.locks[k] = (free - 1 if free else free, s.tb[t])
-            return [("yes" if free else "no", s)]
+            return "yes" if free else "no"
 
         return try_lock
 
@@ -880,7 +902,7 @@ class ThreadCompiler:
         return streams[0] if len(streams) == 1 else None
 
     def _event_read(self, operand: p.Operand) -> Callable[[State], int]:
-        if isinstance(operand, p.Local):
+        if type(operand) is p.Local:
             t, i = self.t, operand.id
             self.touches |= self.layout.travelling_events
 
@@ -894,15 +916,16 @@ class ThreadCompiler:
         return lambda s: s.events[flat(s)]
 
     def _event_write(self, operand: p.Operand) -> Callable[[State, int], None]:
-        if isinstance(operand, p.Local):
+        if type(operand) is p.Local:
             t, i = self.t, operand.id
             self.touches |= self.layout.travelling_events
 
             def write(s: State, flags: int) -> None:
                 values = s.locals[t]
-                if isinstance(values[i], tuple):
-                    s.events[values[i][1]] = flags
-                else:
+                old = values[i]
+                if isinstance(old, tuple):
+                    s.events[old[1]] = flags
+                elif old is not flags:
                     s.locals[t] = (*values[:i], flags, *values[i + 1 :])
 
             return write

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
 from fencepost.model.effects import Effect
-from fencepost.model.events import InvalidRun, Player
+from fencepost.model.events import DesignError, InvalidRun, Player
 from fencepost.model.platform import Environment, Platform
 from fencepost.proofs.explore.search import DEVICE_STEP
 
@@ -77,22 +77,30 @@ def _device(program: p.Program, player: Player, stream: int) -> Step | None:
 def _reach(program: p.Program, player: Player, thread: int, node: int, steps: list[Step]) -> bool:
     """Run the operations that the exploration passed over, up to `node`."""
     while player.pc(thread) != node:
-        at = player.pc(thread)
-        if at < 0 or not isinstance(program.threads[thread].nodes[at], p.Do) or not player.enabled(thread):
+        if not _passed_over(program, player, thread, steps):
             return False
-        step = Step(thread, at)
-        player.step(step)
-        steps.append(step)
     return True
 
 
 def _finish(program: p.Program, player: Player, thread: int, turn: int, steps: list[Step]) -> bool:
     """Run what is left of the thread's turn, which the exploration passed over."""
     while not player.finished(thread) and player.turn(thread) == turn:
-        at = player.pc(thread)
-        if not isinstance(program.threads[thread].nodes[at], p.Do) or not player.enabled(thread):
+        if not _passed_over(program, player, thread, steps):
             return False
-        step = Step(thread, at)
+    return True
+
+
+def _passed_over(program: p.Program, player: Player, thread: int, steps: list[Step]) -> bool:
+    """Run the thread's next operation, if it is one and can run. Raises `DesignError` where the design must not take it."""
+    at = player.pc(thread)
+    if at < 0 or not isinstance(program.threads[thread].nodes[at], p.Do):
+        return False
+    step = Step(thread, at)
+    try:
         player.step(step)
-        steps.append(step)
+    except DesignError:
+        raise
+    except InvalidRun:
+        return False
+    steps.append(step)
     return True

@@ -53,9 +53,9 @@ class QueueForm:
         """For each tag that the normal form forgets: the nodes that put it and the nodes that get it."""
         for t, i in uses:
             node = program.threads[t].nodes[i]
-            if isinstance(node, p.Do) and isinstance(node.operation, (p.Put, p.Get)):
+            if type(node) is p.Do and (type(node.operation) is p.Put or type(node.operation) is p.Get):
                 nodes = self.handled.setdefault(node.operation.tag, (set(), set()))
-                nodes[isinstance(node.operation, p.Get)].add((t, i))
+                nodes[type(node.operation) is p.Get].add((t, i))
         self.handled.pop(self.canonical, None)
         self._normal: dict[tuple[Item, ...], tuple[Item, ...]] = {}
 
@@ -69,7 +69,7 @@ class QueueForm:
         """Whether each tag's handling only waits and drops, and all end at one node."""
         self.thread = thread
         ends: set[int] = set()
-        gets = [(i, n) for i, n in enumerate(thread.nodes) if isinstance(n, p.Do) and isinstance(n.operation, p.Get) and n.operation.queue == oid]  # fmt: skip
+        gets = [(i, n) for i, n in enumerate(thread.nodes) if type(n) is p.Do and type(n.operation) is p.Get and n.operation.queue == oid]  # fmt: skip
         if not gets or len({n.operation.tag for _, n in gets}) != len(gets):  # type: ignore[union-attr]
             return False
         if not self._tags_follow(thread, oid, {n.operation.tag: i for i, n in gets}):  # type: ignore[union-attr]
@@ -81,9 +81,9 @@ class QueueForm:
             mine, waited, at = set(get.locals), [], node.next
             while at != p.END:
                 after = thread.nodes[at]
-                if not isinstance(after, p.Do) or not self._no_operation(after.operation, mine):
+                if type(after) is not p.Do or not self._no_operation(after.operation, mine):
                     break
-                if isinstance(after.operation, p.EventSync) and isinstance(after.operation.event, p.Local):
+                if type(after.operation) is p.EventSync and type(after.operation.event) is p.Local:
                     waited.append(get.locals.index(after.operation.event.id))
                 at = after.next
             ends.add(at)
@@ -99,13 +99,13 @@ class QueueForm:
 
     def _tags_follow(self, thread: p.Thread, oid: int, gets: dict[str, int]) -> bool:
         """Whether a tag decides nothing but which get runs: then an inert item may carry any of them."""
-        puts = {n.operation.tag for n in thread.nodes if isinstance(n, p.Do) and isinstance(n.operation, p.Put) and n.operation.queue == oid}  # fmt: skip
+        puts = {n.operation.tag for n in thread.nodes if type(n) is p.Do and type(n.operation) is p.Put and n.operation.queue == oid}  # fmt: skip
         if not puts or not puts <= set(gets):
             return False
         if len(puts) < 2:
             self.kinds = {tag: kinds for tag, kinds in self.kinds.items() if tag in puts}
             return True
-        asks = {i: dict(n.branches) for i, n in enumerate(thread.nodes) if isinstance(n, p.Ask) and isinstance(n.question, p.QueueTag) and n.question.queue == oid}  # fmt: skip
+        asks = {i: dict(n.branches) for i, n in enumerate(thread.nodes) if type(n) is p.Ask and type(n.question) is p.QueueTag and n.question.queue == oid}  # fmt: skip
         if any({tag: b.get(tag) for tag in gets} != gets for b in asks.values()) or set(gets) != set(self.kinds):
             return False
         into = {i for i, n in enumerate(thread.nodes) for k in _next(n) if k in gets.values()}
@@ -113,18 +113,18 @@ class QueueForm:
 
     def _no_operation(self, operation: p.Operation, mine: set[int]) -> bool:
         """Whether the operation does nothing when what it got is inert."""
-        if isinstance(operation, p.EventSync):
-            return isinstance(operation.event, p.Local) and operation.event.id in mine
-        if isinstance(operation, p.Drop):
+        if type(operation) is p.EventSync:
+            return type(operation.event) is p.Local and operation.event.id in mine
+        if type(operation) is p.Drop:
             return operation.local in mine
         return isinstance(operation, p.Host) and all(
-            isinstance(a.target, p.Local) and a.target.id in mine for a in operation.accesses
+            type(a.target) is p.Local and a.target.id in mine for a in operation.accesses
         )  # fmt: skip
 
     def _guarded(self, oid: int) -> bool:
         """Whether the queue is only popped right behind a `full` that said yes, one test behind every put."""
         nodes = self.thread.nodes
-        tests = [i for i, n in enumerate(nodes) if isinstance(n, p.Ask) and isinstance(n.question, p.QueueFull) and n.question.queue == oid]  # fmt: skip
+        tests = [i for i, n in enumerate(nodes) if type(n) is p.Ask and type(n.question) is p.QueueFull and n.question.queue == oid]  # fmt: skip
         if len(tests) != 1:
             return False
         test = nodes[tests[0]]
@@ -134,16 +134,16 @@ class QueueForm:
             return False  # popping a dummy must be the same as "no"
         popped = {branches["yes"]}
         first = nodes[branches["yes"]] if branches["yes"] >= 0 else None
-        if isinstance(first, p.Ask) and isinstance(first.question, p.QueueTag):
+        if type(first) is p.Ask and type(first.question) is p.QueueTag:
             popped |= {n for _, n in first.branches}
         for i, n in enumerate(nodes):
-            if isinstance(n, p.Ask) and isinstance(n.question, p.QueueTag) and n.question.queue == oid and n is not first:
+            if type(n) is p.Ask and type(n.question) is p.QueueTag and n.question.queue == oid and n is not first:
                 return False
-            if isinstance(n, p.Ask) and isinstance(n.question, p.QueueHolds) and n.question.queue == oid:
+            if type(n) is p.Ask and type(n.question) is p.QueueHolds and n.question.queue == oid:
                 return False
-            if isinstance(n, p.Do) and isinstance(n.operation, p.Get) and n.operation.queue == oid and i not in popped:
+            if type(n) is p.Do and type(n.operation) is p.Get and n.operation.queue == oid and i not in popped:
                 return False
-            if isinstance(n, p.Do) and isinstance(n.operation, p.Put) and n.operation.queue == oid:
+            if type(n) is p.Do and type(n.operation) is p.Put and n.operation.queue == oid:
                 at = n.next
                 while at != tests[0]:  # straight from the put to the test
                     if at < 0 or not isinstance(nodes[at], p.Do) or _uses(nodes[at], oid):
@@ -171,8 +171,10 @@ class QueueForm:
         if normal is None:
             if len(self._normal) >= MEMO:
                 self._normal.clear()
-            normal = self._normal[items] = tuple(self._rewritten(items))
-        s.queues[self.q] = (normal, free, last_get, every)
+            normal = tuple(self._rewritten(items))
+            normal = self._normal[items] = items if normal == items else normal
+        if normal is not items:
+            s.queues[self.q] = (normal, free, last_get, every)
 
     def _rewritten(self, items: tuple[Item, ...]) -> Iterator[Item]:
         carried = False
@@ -235,9 +237,9 @@ def _mentioned(node: p.Node) -> set[int]:
     """The locals that a node names, other than to make them anew."""
     found = set()
     for one in walk(node):
-        if isinstance(one, p.Local):
+        if type(one) is p.Local:
             found.add(one.id)
-        elif isinstance(one, (p.Drop, p.Var)):
+        elif type(one) is p.Drop or type(one) is p.Var:
             found.add(one.local)
     return found
 

@@ -24,7 +24,7 @@ ALL = RECORDED | COMPLETE | CALLED
 
 def place(t: int, operand: p.Operand) -> Place:
     """Where thread `t` finds the event."""
-    return ("local", t, operand.id) if isinstance(operand, p.Local) else ("object", operand.id)
+    return ("local", t, operand.id) if type(operand) is p.Local else ("object", operand.id)
 
 
 class Flags:
@@ -49,20 +49,20 @@ class Flags:
         joined: set[Place] = set()
         for (t, _), effects in lowered.items():
             for effect in effects:
-                if isinstance(effect, e.RecordEvent):
+                if type(effect) is e.RecordEvent:
                     self._records.setdefault(place(t, effect.event), set()).add(_id(effect.stream))
-                elif isinstance(effect, e.StreamJoinsEvent):
+                elif type(effect) is e.StreamJoinsEvent:
                     joined.add(place(t, effect.event))
                     self._waits.setdefault(_id(effect.stream), set()).add(place(t, effect.event))
-                elif isinstance(effect, e.StreamJoinsStream):
+                elif type(effect) is e.StreamJoinsStream:
                     self._behind.setdefault(_id(effect.stream), set()).add(_id(effect.other))
                 else:
                     self._travels(t, effect)
         for t, thread in enumerate(program.threads):
             for node in thread.nodes:
-                if isinstance(node, p.Ask) and isinstance(node.question, p.EventQuery):
+                if type(node) is p.Ask and type(node.question) is p.EventQuery:
                     asked.append(("event", place(t, node.question.event)))
-                elif isinstance(node, p.Ask) and isinstance(node.question, p.StreamQuery):
+                elif type(node) is p.Ask and type(node.question) is p.StreamQuery:
                     asked.append(("stream", _id(node.question.stream)))
         self._joined = self._along(joined)
         self._close(asked)
@@ -85,12 +85,12 @@ class Flags:
 
     def _travels(self, t: int, effect: e.Effect) -> None:
         pairs: list[tuple[Place, Place]] = []
-        if isinstance(effect, (p.Put, p.CellSet)):
+        if type(effect) is p.Put or type(effect) is p.CellSet:
             for k, value in enumerate(effect.values):
                 if isinstance(value, (p.Obj, p.Slot, p.Local)):
                     to = ("queue", effect.queue, effect.tag, k) if isinstance(effect, p.Put) else ("cell", _id(effect.cell), k)
                     pairs.append((place(t, value), to))
-        elif isinstance(effect, (p.Get, p.CellGet)):
+        elif type(effect) is p.Get or type(effect) is p.CellGet:
             for k, local in enumerate(effect.locals):
                 at = ("queue", effect.queue, effect.tag, k) if isinstance(effect, p.Get) else ("cell", _id(effect.cell), k)
                 pairs.append((at, ("local", t, local)))
@@ -110,7 +110,7 @@ class Flags:
 
     def _close(self, todo: list[tuple[str, Any]]) -> None:
         """Everything that decides what queries answer."""
-        streams = [(i, (o.gpu, o.process)) for i, o in enumerate(self._program.objects) if isinstance(o, p.Stream)]
+        streams = [(i, (o.gpu, o.process)) for i, o in enumerate(self._program.objects) if type(o) is p.Stream]
         homes = dict(streams)
         while todo:
             what, one = todo.pop()
@@ -127,5 +127,5 @@ class Flags:
 
 
 def _id(operand: p.Operand) -> int:
-    assert not isinstance(operand, p.Local)
+    assert type(operand) is not p.Local
     return operand.id

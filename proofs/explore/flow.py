@@ -23,31 +23,31 @@ class Flow:
         numbers = {id(thread): t for t, thread in enumerate(program.threads)}
         for thread, _, node in operations(program):
             t, o = numbers[id(thread)], node.operation
-            if isinstance(o, p.Alloc):
+            if type(o) is p.Alloc:
                 self.made.setdefault(("block", *allocator(o, thread)), set()).add(("local", t, o.local))
-            elif isinstance(o, p.Take):
+            elif type(o) is p.Take:
                 self.made.setdefault(("pool", o.pool, ""), set()).add(("local", t, o.local))
-            elif isinstance(o, p.View):
+            elif type(o) is p.View:
                 self._moves(t, o.base, ("local", t, o.local))
-            elif isinstance(o, p.Put):
+            elif type(o) is p.Put:
                 for k, value in enumerate(o.values):
                     self._moves(t, value, ("queue", o.queue, o.tag, k))
-            elif isinstance(o, p.CellSet) and not isinstance(o.cell, p.Local):
+            elif type(o) is p.CellSet and type(o.cell) is not p.Local:
                 for k, value in enumerate(o.values):
                     self._moves(t, value, ("cell", o.cell.id, k))
-            elif isinstance(o, p.Get):
+            elif type(o) is p.Get:
                 for k, local in enumerate(o.locals):
                     self.leads.setdefault(("queue", o.queue, o.tag, k), set()).add(("local", t, local))
-            elif isinstance(o, p.CellGet) and not isinstance(o.cell, p.Local):
+            elif type(o) is p.CellGet and type(o.cell) is not p.Local:
                 for k, local in enumerate(o.locals):
                     self.leads.setdefault(("cell", o.cell.id, k), set()).add(("local", t, local))
 
     def _moves(self, t: int, value: p.Operand | p.Index, to: Place) -> None:
         if getattr(value, "part", None) is not None:
             self.parts.add(to)
-        if isinstance(value, p.Local):
+        if type(value) is p.Local:
             self.leads.setdefault(("local", t, value.id), set()).add(to)
-        elif isinstance(value, (p.Obj, p.Slot)):
+        elif type(value) is p.Obj or type(value) is p.Slot:
             self.made.setdefault(("memory", value.id, ""), set()).add(to)
 
     def places(self, location: Location) -> frozenset[Place]:

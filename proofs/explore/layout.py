@@ -28,8 +28,10 @@ MEMO = 8192
 
 
 _LEAVES = frozenset((str, int, bool, float, type(None)))
+_LEAF_FIELDS = frozenset(("str", "int", "bool", "float | None", "int | None", "str | None"))
+"""Annotations of fields that hold no data."""
 _fields: dict[type, tuple[str, ...]] = {}
-"""The fields of each class of data, the last first."""
+"""The fields of each class that may hold data, the last first."""
 
 
 def walk(value: Any) -> list[Any]:
@@ -40,11 +42,16 @@ def walk(value: Any) -> list[Any]:
         one = todo.pop()
         if one.__class__ is tuple:
             todo += one[::-1]
-        elif isinstance(one, p.Data):
+            continue
+        names = _fields.get(one.__class__)
+        if names is None and isinstance(one, p.Data):
+            types: dict[str, Any] = {}
+            for base in one.__class__.__mro__:
+                types.update(getattr(base, "__annotations__", {}))
+            names = tuple(name for name in one.__struct_fields__[::-1] if types.get(name) not in _LEAF_FIELDS)
+            _fields[one.__class__] = names
+        if names is not None:
             result.append(one)
-            names = _fields.get(one.__class__)
-            if names is None:
-                names = _fields[one.__class__] = one.__struct_fields__[::-1]
             todo += [below for name in names if (below := getattr(one, name)).__class__ not in _LEAVES]
     return result
 
@@ -54,21 +61,17 @@ def _recorded_elsewhere(thread: p.Thread) -> bool:
 
     Otherwise a handle is never re-recorded behind a holder's back and may be replaced by its bit (theory: handles).
     """
-    received: set[int] = set()
-    recorded: set[int] = set()
-    for node in thread.nodes:
-        if isinstance(node, p.Do):
-            if isinstance(node.operation, (p.Get, p.CellGet)):
-                received |= set(node.operation.locals)
-            if isinstance(node.operation, p.Record) and isinstance(node.operation.event, p.Local):
-                recorded.add(node.operation.event.id)
-    if received & recorded:
-        return True
+    steps = [node for node in thread.nodes if type(node) is p.Do]
+    recorded = {o.event.id for node in steps if isinstance(o := node.operation, p.Record) and type(o.event) is p.Local}
     if not recorded:
         return False
-    for node in thread.nodes:
-        if isinstance(node, p.Do) and isinstance(node.operation, (p.Put, p.CellSet)):
-            handed = {v.id for v in node.operation.values if isinstance(v, p.Local)} & recorded
+    if any((type(node.operation) is p.Get or type(node.operation) is p.CellGet) and not recorded.isdisjoint(node.operation.locals) for node in steps):
+        return True
+    for node in steps:
+        if type(node.operation) is p.Put or type(node.operation) is p.CellSet:
+            handed = {v.id for v in node.operation.values if type(v) is p.Local} & recorded
+            if not handed:
+                continue
             todo, seen = [node.next], set()
             while todo:
                 at = todo.pop()
@@ -77,7 +80,7 @@ def _recorded_elsewhere(thread: p.Thread) -> bool:
                 seen.add(at)
                 after = thread.nodes[at]
                 if isinstance(after, p.Do):
-                    if isinstance(after.operation, p.Record) and isinstance(after.operation.event, p.Local) and after.operation.event.id in handed:  # fmt: skip
+                    if type(after.operation) is p.Record and type(after.operation.event) is p.Local and after.operation.event.id in handed:  # fmt: skip
                         return True
                     todo.append(after.next)
                 else:
@@ -186,7 +189,7 @@ class Layout:
         self.program = program
         self.one_queue = environment.one_queue
         self.raw_pointers = any(
-            isinstance(n, p.Do) and isinstance(n.operation, p.View) and not n.operation.held
+            type(n) is p.Do and type(n.operation) is p.View and not n.operation.held
             for thread in program.threads
             for n in thread.nodes
         )
@@ -217,7 +220,7 @@ class Layout:
                 if depth > 1:
                     self._rings[kind].append((sizes[kind], depth, i))
                 sizes[kind] += depth
-                if isinstance(o, p.Stream):
+                if type(o) is p.Stream:
                     self.stream_owner += [i] * depth
                     streams.append(o)
             elif o.__class__ in single:
@@ -245,7 +248,7 @@ class Layout:
         self.has_same_bytes = any(n.same_bytes for _, n in self.data(p.Access, p.Copy))
         self.has_last = p.Last in self._data
         self._variables()
-        self.fixed = {self.depth(n.id) for _, n in self.data(p.Slot) if isinstance(n.index, p.Fixed)}
+        self.fixed = {self.depth(n.id) for _, n in self.data(p.Slot) if type(n.index) is p.Fixed}
         self.meets = bool(self.channel or self.word)
         """Whether streams meet: then work may be pending."""
         if self.meets:
@@ -253,7 +256,7 @@ class Layout:
             opened = open_channels(program)
             self.fixed |= {
                 self.depth(n.stream.id) for _, n in self.data(p.Signal, p.Await, p.StoreFlag, p.WaitFlag)
-                if n.stream is not None and (isinstance(n, (p.StoreFlag, p.WaitFlag)) or n.channel in opened)
+                if n.stream is not None and ((type(n) is p.StoreFlag or type(n) is p.WaitFlag) or n.channel in opened)
             }  # fmt: skip
         self.turn_cap = [0] * len(program.threads)
         for t, n in self.data(p.TurnBelow):
@@ -264,13 +267,15 @@ class Layout:
             ("event", v.id)
             for _, n in self.data(p.Put, p.CellSet)
             for v in n.values
-            if isinstance(v, (p.Obj, p.Slot)) and isinstance(program.objects[v.id], p.Event)
+            if (type(v) is p.Obj or type(v) is p.Slot) and isinstance(program.objects[v.id], p.Event)
         }
         self.narrowed = narrowed(program)
         self.heap_events = any(_recorded_elsewhere(thread) for thread in program.threads)
         if self.heap_events:
             self.travelling_events.add(("event", "made in a body"))
         self._fields()
+        self.turns = bool(self.depths) or self.heap_events
+        """Whether anything may have to be renamed to get a state's normal form."""
 
     def data(self, *classes: type) -> list[tuple[int, Any]]:
         """(thread, node) of all data nodes of these classes."""
@@ -283,11 +288,11 @@ class Layout:
         self._turn_var: dict[tuple[int, int], int] = {}
         self._cursor_var: dict[int, int] = {}
         for i, o in enumerate(self.program.objects):
-            if isinstance(o, p.Cursor):
+            if type(o) is p.Cursor:
                 self._cursor_var[i] = len(self.var_depth)
                 self.var_depth.append(o.depth)
         for t, n in self.data(p.Slot):
-            if isinstance(n.index, p.Turn):
+            if type(n.index) is p.Turn:
                 self.turn_var(t, self.depth(n.id))
 
     def depth(self, oid: int) -> int:
@@ -350,13 +355,13 @@ class Layout:
 
     def by_handle(self, t: int, index: p.Index) -> bool:
         """Whether a pool's handle is the index: tokens are guessed, not numbered."""
-        return isinstance(index, p.Var) and self.program.threads[t].locals[index.local].kind == p.HANDLE
+        return type(index) is p.Var and self.program.threads[t].locals[index.local].kind == p.HANDLE
 
     def index_depth(self, t: int, index: p.Index) -> int:
         """Depth of the rings that an index value is for."""
-        if isinstance(index, p.Var):
+        if type(index) is p.Var:
             return self.program.threads[t].locals[index.local].depth or 1
-        if isinstance(index, p.Last):
+        if type(index) is p.Last:
             return self.depth(index.cursor)
         return 1
 
@@ -392,7 +397,7 @@ class Layout:
         self._slots: dict[int, list[int | None]] = {i: [] for i in self.counter}
         self._cap: dict[int, int] = dict.fromkeys(self.counter, 0)
         for t, n in self.data(p.CounterWait, p.CounterAtLeast):
-            who = t if isinstance(n, p.CounterWait) and n.per_turn else None
+            who = t if type(n) is p.CounterWait and n.per_turn else None
             if who not in self._slots[n.counter]:
                 self._slots[n.counter].append(who)
             if who is None:
@@ -463,7 +468,7 @@ class Layout:
     def reference(self, oid: int, slot: int | None) -> Any:
         """The value of a reference to an object that lives for ever, as locals and items hold it."""
         o = self.program.objects[oid]
-        if isinstance(o, p.Event):
+        if type(o) is p.Event:
             return ("E", self.event[oid] + (slot or 0))
         return ("M", oid, slot if self.depth(oid) > 1 else None)
 
@@ -476,10 +481,10 @@ class Layout:
         ]
         self._item_depth: dict[tuple[int, str], tuple[int | None, ...]] = {}
         for t, n in self.data(p.Put, p.CellSet):
-            key = (n.queue, n.tag) if isinstance(n, p.Put) else (n.cell.id, "")
+            key = (n.queue, n.tag) if type(n) is p.Put else (n.cell.id, "")
             self._item_depth[key] = tuple(
                 self.index_depth(t, v) if isinstance(v, (p.Turn, p.Var, p.Last, p.Fixed))
-                else self.program.threads[t].locals[v.id].depth if isinstance(v, p.Local) and self.program.threads[t].locals[v.id].kind == p.INDEX
+                else self.program.threads[t].locals[v.id].depth if type(v) is p.Local and self.program.threads[t].locals[v.id].kind == p.INDEX
                 else None
                 for v in n.values
             )  # fmt: skip
@@ -497,7 +502,7 @@ class Layout:
         """Whether a queue's items may hold anything that a rotation renames."""
         for i in (*self.queue, *self.cell):
             o = self.program.objects[i]
-            items = o.items if isinstance(o, p.Queue) else (("", o.item),)  # type: ignore[union-attr]
+            items = o.items if type(o) is p.Queue else (("", o.item),)  # type: ignore[union-attr]
             for tag, kinds in items:
                 self.event_items[i, tag] = [kind == p.EVENT for kind in kinds]
             self._turning[i] = bool(self.travelling_events) or any(k != p.EVENT for _, kinds in items for k in kinds)
@@ -509,6 +514,8 @@ class Layout:
         self._entries += [Memo(partial(contents.queue, i)) for i in self.queue]
         for i in self.cell:
             self._entries += [Memo(partial(contents.cell, self.event_items[i, ""]))] * self.depth(i)
+        self._contents: dict[tuple[Any, ...], tuple[list[Content | None], int, int]] = {}
+        """Of all of them together: states that differ in what is beside them are many."""
         # Of a shared queue, too, has to be known which waits are items: those for an event that was recorded.
         self.queries = bool(self.data(p.EventQuery, p.StreamQuery)) or self.one_queue
         self._rare = any(self.turn_cap) or bool(self.pool) or bool(self.askers)
@@ -660,6 +667,15 @@ class Layout:
             bits = bits << 1 | b
         return tuple([b & ~BIT for b in s.calls]), tuple([flags & ~BIT for flags in s.events]), bits, len(row)
 
+    def _together(self, rows: tuple[Any, ...]) -> tuple[list[Content | None], int, int]:
+        """The entries of all locals, queues and cells of a state, their bits, and how many they are."""
+        control, bits, width = [], 0, 0
+        for one, value, more in map(getitem, self._entries, rows):
+            control.append(one)
+            bits = bits << more | value
+            width += more
+        return control, bits, width
+
     def key(self, s: State, merged: bool = False) -> tuple[Any, int]:
         """(control, bits): states with equal control are ordered by their bits (fewer bits cover more).
 
@@ -697,10 +713,14 @@ class Layout:
                     self._flat_bits.clear()
                 self._flat_bits[flat] = known
             bits = bits << len(flat) | known
-        for one, value, width in map(getitem, self._entries, (*s.locals, *s.queues, *s.cells)):
-            control.append(one)
-            if width:  # most have no bits
-                bits = bits << width | value
+        rows = (*s.locals, *s.queues, *s.cells)
+        contents = self._contents.get(rows)
+        if contents is None:
+            if len(self._contents) >= MEMO:
+                self._contents.clear()
+            contents = self._contents[rows] = self._together(rows)
+        control += contents[0]
+        bits = bits << contents[2] | contents[1]
         if self._pairs:
             pairs: tuple[list[tuple[Any, ...]], ...] = (s.locks, s.flags, s.counters)
             for pair in pairs:

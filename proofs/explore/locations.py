@@ -45,39 +45,39 @@ class Location(msgspec.Struct, frozen=True):
 
 def _pinning(program: p.Program) -> set[str]:
     """The processes that allocate pinned memory."""
-    return {t.process for t, _, node in operations(program) if isinstance(node.operation, p.Alloc) and node.operation.space != "device"}
+    return {t.process for t, _, node in operations(program) if type(node.operation) is p.Alloc and node.operation.space != "device"}
 
 
 def allocator(operation: p.Alloc, thread: p.Thread) -> tuple[int | None, str]:
     """`Location.id` and `Location.process` of the blocks that an allocation may get."""
     if operation.space != "device":
         return None, thread.process
-    return operation.stream.id if isinstance(operation.stream, (p.Obj, p.Slot)) else None, ""
+    return operation.stream.id if (type(operation.stream) is p.Obj or type(operation.stream) is p.Slot) else None, ""
 
 
 def operations(program: p.Program) -> list[tuple[p.Thread, int, p.Do]]:
     """Every operation node with its thread and node number."""
-    return [(t, i, n) for t in program.threads for i, n in enumerate(t.nodes) if isinstance(n, p.Do)]
+    return [(t, i, n) for t in program.threads for i, n in enumerate(t.nodes) if type(n) is p.Do]
 
 
 def operands(operation: p.Operation) -> list[p.Operand]:
     """The memory operands that an operation may access."""
-    if isinstance(operation, (p.Host, p.Launch)):
+    if type(operation) is p.Host or type(operation) is p.Launch:
         return [a.target for a in operation.accesses]
-    if isinstance(operation, p.Copy):
+    if type(operation) is p.Copy:
         return [operation.dst, operation.src]
-    if isinstance(operation, p.Memset):
+    if type(operation) is p.Memset:
         return [operation.dst]
-    if isinstance(operation, p.Item):
+    if type(operation) is p.Item:
         return [operation.src]
     return []
 
 
 def references(operation: p.Operation) -> tuple[p.Operand | p.Index, ...]:
     """What an operation makes a reference to: it may be accessed through that reference only."""
-    if isinstance(operation, p.View):
+    if type(operation) is p.View:
         return (operation.base,)
-    return operation.values if isinstance(operation, (p.Put, p.CellSet)) else ()
+    return operation.values if (type(operation) is p.Put or type(operation) is p.CellSet) else ()
 
 
 def _atoms(
@@ -94,11 +94,11 @@ def _atoms(
     atoms: set[tuple[str | int, ...]] = set()
     edges: set[int] = set()
     for thread, part in parts:
-        if isinstance(part, p.Named):
+        if type(part) is p.Named:
             atoms.add(("name", part.name))
-        elif isinstance(part, p.Span):
+        elif type(part) is p.Span:
             edges |= {part.start, part.stop}
-        elif isinstance(part, p.At):
+        elif type(part) is p.At:
             atom = _at_atom(program, thread, part)
             atoms.add(atom if one_slot or atom[0] != "index" else ("any",))
     if edges and sizes:
@@ -117,12 +117,12 @@ def row_pool(program: p.Program, info: p.LocalInfo) -> int | None:
     """The pool that a handle is of. Of one that a queue or cell gave it is known when there is one pool of rows."""
     if info.pool is not None or info.kind != p.HANDLE:
         return info.pool
-    pools = [i for i, o in enumerate(program.objects) if isinstance(o, p.Pool) and o.of == "row"]
+    pools = [i for i, o in enumerate(program.objects) if type(o) is p.Pool and o.of == "row"]
     return pools[0] if len(pools) == 1 else None
 
 
 def _at_atom(program: p.Program, thread: p.Thread, part: p.At) -> tuple[str | int, ...]:
-    if isinstance(part.index, p.Var):
+    if type(part.index) is p.Var:
         info = thread.locals[part.index.local]
         pool = row_pool(program, info)
         if pool is not None:
@@ -141,22 +141,22 @@ def locations(program: p.Program) -> list[Location]:
     sizes: set[int] = set()
     for thread, _, node in operations(program):
         operation = node.operation
-        if isinstance(operation, p.Alloc):
+        if type(operation) is p.Alloc:
             owners[allocator(operation, thread)] = None
             sizes.add(operation.bytes)
-        if isinstance(operation, p.Take):
+        if type(operation) is p.Take:
             pool = program.objects[operation.pool]
-            if isinstance(pool, p.Pool) and pool.of != "row":
+            if type(pool) is p.Pool and pool.of != "row":
                 pools[operation.pool] = None
         for operand in operands(operation):
-            if isinstance(operand, p.Local):
+            if type(operand) is p.Local:
                 loose.append((thread, operand.part))
             else:
                 memory.setdefault(operand.id, []).append((thread, operand.part))
         for kept in references(operation):
-            if isinstance(kept, (p.Obj, p.Slot)) and isinstance(program.objects[kept.id], p.Memory):
+            if (type(kept) is p.Obj or type(kept) is p.Slot) and isinstance(program.objects[kept.id], p.Memory):
                 memory.setdefault(kept.id, []).append((thread, kept.part))
-            elif isinstance(kept, p.Local) and kept.part is not None:
+            elif type(kept) is p.Local and kept.part is not None:
                 loose.append((thread, kept.part))
     for operand_id in list(memory):
         # A reference that travelled through a queue may be narrowed where it arrives.

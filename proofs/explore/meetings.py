@@ -54,15 +54,15 @@ class Meetings:
         self.makers: dict[int, set[int]] = {i: set() for i in layout.channel}
         """The streams that await each channel, and that signal to it."""
         for o in self.operations.values():
-            if isinstance(o, (p.Signal, p.Await)):
-                (self.takers if isinstance(o, p.Await) else self.makers)[o.channel].update(self.flats(o.stream))
+            if type(o) is p.Signal or type(o) is p.Await:
+                (self.takers if type(o) is p.Await else self.makers)[o.channel].update(self.flats(o.stream))
         if environment.one_queue:
             for table in (self.takers, self.makers):
                 for channel, streams in table.items():
                     table[channel] = {layout.queue_of(layout.stream_owner[flat]) for flat in streams}
         self.several = {channel for channel, streams in self.takers.items() if len(streams) > 1}
         """Channels that more than one stream awaits: there the previous await, too, comes before the next (theory: get -> get)."""
-        self.steps = bool(self.open) or any(isinstance(o, (p.StoreFlag, p.WaitFlag)) for o in self.operations.values())
+        self.steps = bool(self.open) or any((type(o) is p.StoreFlag or type(o) is p.WaitFlag) for o in self.operations.values())
         """Whether the device has steps of its own."""
         self._locals = [(t, _positions(kinds)) for t, kinds in enumerate(layout.event_locals) if any(kinds)]
         self._queues = [
@@ -80,7 +80,7 @@ class Meetings:
         self.looks: frozenset[Any] = frozenset([("meeting",), ("poll",), *(("pool", k) for k in self.pools)])
         """What steps look at that can do more once pending work went on: queries, polls, tokens. Going on early loses
         nothing (a query may still say no, an allocation may still get another block), so the other way round nobody notices."""
-        self.serving = {t for (t, _), o in self.operations.items() if isinstance(o, (p.Signal, p.Await)) and o.channel not in self.open}
+        self.serving = {t for (t, _), o in self.operations.items() if (type(o) is p.Signal or type(o) is p.Await) and o.channel not in self.open}
         """Threads whose own steps let pending work go on."""
         self.blocking = {at for at, effects in lowered.items() if any(self._may_block(effect) for effect in effects)}
         """Operations whose call may have to wait for pending work."""
@@ -92,7 +92,7 @@ class Meetings:
         self.events: set[int | None] = set()
         """Objects whose record may be pending; None stands for all events made in a body or handed over."""
         for o in self.operations.values():
-            waits = not isinstance(o, p.Signal) or o.channel in self.open or self.program.objects[o.channel].capacity is not None  # type: ignore[union-attr]
+            waits = type(o) is not p.Signal or o.channel in self.open or self.program.objects[o.channel].capacity is not None  # type: ignore[union-attr]
             if waits and o.stream is not None:
                 self.streams |= self.flats(o.stream)
         travel = {what[1] for what in self.layout.travelling_events}
@@ -100,9 +100,9 @@ class Meetings:
         while before != len(self.streams) + len(self.events):
             before = len(self.streams) + len(self.events)
             for effect in effects:
-                if isinstance(effect, e.RecordEvent) and self.streams & self.flats(effect.stream):
-                    self.events.add(effect.event.id if not isinstance(effect.event, p.Local) else None)
-                elif (isinstance(effect, e.StreamJoinsEvent) and self.may_be_pending(effect.event)) or (isinstance(effect, e.StreamJoinsStream) and self.streams & self.flats(effect.other)):
+                if type(effect) is e.RecordEvent and self.streams & self.flats(effect.stream):
+                    self.events.add(effect.event.id if type(effect.event) is not p.Local else None)
+                elif (type(effect) is e.StreamJoinsEvent and self.may_be_pending(effect.event)) or (type(effect) is e.StreamJoinsStream and self.streams & self.flats(effect.other)):
                     self.streams |= self.flats(effect.stream)
             if self.events & travel:
                 self.events.add(None)
@@ -110,7 +110,7 @@ class Meetings:
                 self.streams = {flat for one in self.streams for flat in self._queue_of(one)}
         self.pools = {
             effect.pool for effect in effects
-            if isinstance(effect, p.Give) and effect.after is not None and self.may_be_pending(effect.after)
+            if type(effect) is p.Give and effect.after is not None and self.may_be_pending(effect.after)
         }  # fmt: skip
 
     def _queue_of(self, flat: int) -> set[int]:
@@ -119,24 +119,24 @@ class Meetings:
 
     def flats(self, operand: p.Operand) -> set[int]:
         """Every stream that the operand may be."""
-        assert not isinstance(operand, p.Local)
+        assert type(operand) is not p.Local
         start, depth = self.layout.stream[operand.id], self.layout.depth(operand.id)
-        if isinstance(operand, p.Slot) and isinstance(operand.index, p.Fixed):
+        if type(operand) is p.Slot and type(operand.index) is p.Fixed:
             return {start + operand.index.slot % depth}
         return set(range(start, start + depth))
 
     def may_be_pending(self, event: p.Operand) -> bool:
         """Whether the event's latest record may be."""
-        return (None if isinstance(event, p.Local) else event.id) in self.events or (
-            isinstance(event, p.Local) and None in self.events
+        return (None if type(event) is p.Local else event.id) in self.events or (
+            type(event) is p.Local and None in self.events
         )
 
     def _may_block(self, effect: e.Effect) -> bool:
-        if isinstance(effect, e.JoinEvent):
+        if type(effect) is e.JoinEvent:
             return self.may_be_pending(effect.event)
-        if isinstance(effect, e.JoinStream):
+        if type(effect) is e.JoinStream:
             return bool(self.streams & self.flats(effect.stream))
-        if isinstance(effect, e.JoinDevice):
+        if type(effect) is e.JoinDevice:
             return bool(self.streams & self.on_device(effect))
         return False
 
@@ -145,7 +145,7 @@ class Meetings:
         found = set()
         for flat, oid in enumerate(self.layout.stream_owner):
             o = self.program.objects[oid]
-            if isinstance(o, p.Stream) and (o.gpu, o.process) == (effect.gpu, effect.process):
+            if type(o) is p.Stream and (o.gpu, o.process) == (effect.gpu, effect.process):
                 found.add(flat)
         return found
 

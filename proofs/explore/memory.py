@@ -29,8 +29,8 @@ def forks(apply: Apply) -> Apply:
 
 HOST = -1
 """In place of a stream: the thread accesses memory itself."""
-DEFINED = 1
-"""Of a block: the byte holds what its owner wrote."""
+DEFINED, OTHERS = 1, 2
+"""Of a block: the byte holds what its owner wrote; the witness is an access of an earlier owner."""
 
 
 class Pointer(int):
@@ -46,6 +46,9 @@ OUTSIDE = 5
 """From here on: references to a part of the block or token that does not cover the guessed byte."""
 ANY_SLOT = -1
 """Slot of an access that covers every slot or index of the location's object."""
+ELSEWHERE = -2
+"""Slot of an access to another piece of the block. It may meet what another owner accesses: names are those of parts of one tensor, and
+where in a block its owner begins is open (S70)."""
 
 
 class LocationRules:
@@ -78,9 +81,14 @@ class LocationRules:
         if isinstance(target, p.Local):
             # A part of what may be a part of the location's object already lies somewhere in it.
             inside = self._part(None if (self.t, target.id) in self.layout.narrowed else target.part)
-            if inside is None or (self.t, target.id) not in self.holders:
+            if (self.t, target.id) not in self.holders:
                 return None
-            covers, t, i, kind, oid = inside, self.t, target.id, location.kind, location.id
+            t, i, kind, oid = self.t, target.id, location.kind, location.id
+            if kind == "block":
+                return _of_block(t, i, inside)
+            if inside is None:
+                return None
+            covers = inside
 
             def local(s: State) -> int | None:
                 value = s.locals[t][i]
@@ -89,7 +97,7 @@ class LocationRules:
                         return None
                     found = covers(s)
                     return found if found is None or value[2] is None else int(value[2])
-                return covers(s) if value and value < OUTSIDE and kind != "memory" else None
+                return covers(s) if value and value < OUTSIDE and kind == "pool" else None
 
             return local
         if location.kind != "memory" or target.id != location.id:
@@ -109,12 +117,12 @@ class LocationRules:
         atom = self.location.atom
         kind = atom[0] if atom else ""
         whole = ANY_SLOT if kind == "index" else 0
-        if isinstance(part, p.Named) and kind in ("name", "both"):
+        if type(part) is p.Named and kind in ("name", "both"):
             return (lambda s: 0) if part.name == atom[1] else None
-        if isinstance(part, p.Span) and kind in ("span", "both"):
+        if type(part) is p.Span and kind in ("span", "both"):
             lo, hi = int(atom[-2]), int(atom[-1])
             return (lambda s: 0) if part.start <= lo and hi <= part.stop and lo < hi else None
-        if isinstance(part, p.At) and isinstance(part.index, p.Var):
+        if type(part) is p.At and type(part.index) is p.Var:
             info = self.layout.program.threads[self.t].locals[part.index.local]
             t, local = self.t, part.index.local
             if kind == "token" and row_pool(self.layout.program, info) == atom[1]:
@@ -138,7 +146,7 @@ class LocationRules:
         blocks = self.location.kind == "block"
         defines, asks = write and not same, self._asks(access.target)
         epochs, met = self.layout.has_same_bytes, self.met
-        pointer = access.target.id if blocks and self.layout.raw_pointers and isinstance(access.target, p.Local) else None
+        pointer = access.target.id if blocks and self.layout.raw_pointers and type(access.target) is p.Local else None
         self.touches.add("location")
         if pointer is not None:
             self.touches.add("block")  # whoever frees the block first decides whether the pointer still reaches it
@@ -150,10 +158,12 @@ class LocationRules:
             if slot is None:
                 return None
             w = s.witness
+            if slot == ELSEWHERE and (w is None or s.block is None or not s.block[3] & OTHERS):
+                return None
             if pointer is not None and s.locals[t][pointer] == FREED:
                 s.hazard = ("UNDEFINED", node, which)  # a use after the free, in whatever order
                 return None
-            if blocks and asks and s.block is not None and not s.block[3] & DEFINED:
+            if blocks and asks and slot != ELSEWHERE and s.block is not None and not s.block[3] & DEFINED:
                 if not write:
                     s.hazard = ("UNDEFINED", node, which)
                     return None
@@ -166,7 +176,7 @@ class LocationRules:
                 if blocks and chosen.block is not None:
                     chosen.block = (*chosen.block[:3], chosen.block[3] | DEFINED, chosen.block[4])
                 return [s, chosen]
-            if slot != s.slot and slot != ANY_SLOT and s.slot != ANY_SLOT:
+            if slot != s.slot and slot not in (ANY_SLOT, ELSEWHERE) and s.slot != ANY_SLOT:
                 return None
             if not met and (write or w.write):
                 met.append(True)
@@ -213,15 +223,19 @@ class LocationRules:
             return []
         self.accessors |= {(self.t, flat) for flat in streams}
         judges = [j for j, _ in judged]
-        locals_ = [target.id for _, target in judged if isinstance(target, p.Local)]
+        locals_ = [target.id for _, target in judged if type(target) is p.Local]
         t, only = self.t, locals_ if len(locals_) == len(judged) else None
         known = list(streams)
         single = known[0] if len(known) == 1 else None
+        sole = locals_[0] if len(judged) == 1 and locals_ else None
 
         def run(s: State) -> list[State] | None:
             if starts:
                 s.streams[known[0]] |= s.tb[t]
-            if only is not None:
+            if sole is not None:
+                if not s.locals[t][sole]:
+                    return None  # other bytes
+            elif only is not None:
                 row = s.locals[t]
                 for i in only:
                     if row[i]:
@@ -260,7 +274,7 @@ class LocationRules:
     def hold(self, s: State, values: tuple[Any, ...]) -> None:
         """One more reference to the tenant for each value that is one."""
         if s.block is not None and any(values):
-            n = sum(1 for v in values if v.__class__ is Tenant)
+            n = sum([v.__class__ is Tenant for v in values])
             if n:
                 s.block = (s.block[0] + n, *s.block[1:])
 
@@ -268,7 +282,7 @@ class LocationRules:
         """References end; the last one frees the block (S63, S65, S80)."""
         if s.block is None or not any(values):
             return
-        n = sum(1 for v in values if v.__class__ is Tenant)
+        n = sum([v.__class__ is Tenant for v in values])
         if n:
             self._loosened(s, n)
 
@@ -323,8 +337,11 @@ class LocationRules:
         """The byte is handed out when it is free and the owner fits (S62, S63); whether it is, is a branch."""
         location, t, local = self.location, self.t, effect.local
         home = allocator(effect, self.layout.program.threads[t])
-        if location is None or location.kind != "block" or (location.id, location.process) != home or location.behind(effect.bytes):
+        if location is None or location.kind != "block" or (location.id, location.process) != home:
             return [lambda s: self._set(s, local, 0)]
+        behind = location.behind(effect.bytes)
+        if behind and location.id is None:
+            return [lambda s: self._set(s, local, 0)]  # pinned blocks are not split (S82)
         self.touches.add("block")
         queue, node = stream if effect.space == "device" else None, self.node
 
@@ -332,12 +349,13 @@ class LocationRules:
             assert s.block is not None
             refs, free, _uses, _defined, owner = s.block
             mine = queue(s) if queue is not None else None
-            self._set(s, local, 0)
-            if refs or (owner is not None and owner != mine):
+            if s.locals[t][local]:
+                self._set(s, local, 0)
+            if refs or (owner is not None and owner != mine) or (behind and s.witness is None):
                 return None
             got = s.copy()
             got.tb[t] |= free
-            got.block = (1, 0, (), int(s.witness is not None), mine)
+            got.block = (1, 0, (), DEFINED | OTHERS if s.witness is not None else 0, mine)
             self._set(got, local, Tenant(1))
             got.mark(("got", node))
             return [s, got]
@@ -350,18 +368,18 @@ class LocationRules:
         attributed, held = effect.attributed, effect.held
         self.mark_references()
         location = self.location
-        elsewhere = not isinstance(base, p.Local) and (location is None or location.kind != "memory" or location.id != base.id)
+        elsewhere = type(base) is not p.Local and (location is None or location.kind != "memory" or location.id != base.id)
         outside = self.outside(base)
 
         def run(s: State) -> None:
             value: Any
             if elsewhere:
                 value = 0
-            elif isinstance(base, p.Local):
+            elif type(base) is p.Local:
                 value = s.locals[t][base.id]
             else:
                 slot = None
-                if isinstance(base, p.Slot):
+                if type(base) is p.Slot:
                     slot = self.layout.index(t, base.index, self.layout.depth(base.id))(s)
                 value = self.layout.reference(base.id, slot)
             if outside:
@@ -382,7 +400,7 @@ class LocationRules:
         if self.location is None or part is None:
             return False
         # A part of a part lies within it, wherever that is.
-        narrowed = isinstance(operand, p.Local) and (self.t, operand.id) in self.layout.narrowed
+        narrowed = type(operand) is p.Local and (self.t, operand.id) in self.layout.narrowed
         return not narrowed and self._part(part) is None
 
     def drop(self, effect: p.Drop) -> list[Apply]:
@@ -416,7 +434,7 @@ class LocationRules:
         """The allocator learns of a use: record_stream, or a copy_ from or to a pinned block it can attribute."""
         location, block, t = self.location, effect.block, self.t
         space = "pinned" if location is not None and location.id is None else "device"
-        if location is None or location.kind != "block" or space != effect.space or not isinstance(block, p.Local):
+        if location is None or location.kind != "block" or space != effect.space or type(block) is not p.Local:
             return []
         self.touches.add("block")
         local = block.id
@@ -518,12 +536,25 @@ class LocationRules:
             seen.add(at)
             node = nodes[at]
             what = node.operation if isinstance(node, p.Do) else node.question
-            if isinstance(what, (p.Take, p.Drop)) and what.local == local:
+            if (type(what) is p.Take or type(what) is p.Drop) and what.local == local:
                 continue
-            if any((isinstance(x, p.Local) and x.id == local) or (isinstance(x, p.Var) and x.local == local) for x in walk(what)):
+            if any((type(x) is p.Local and x.id == local) or (type(x) is p.Var and x.local == local) for x in walk(what)):
                 return True
             todo += successors(node)
         return False
+
+
+def _of_block(t: int, i: int, covers: Callable[[State], int | None] | None) -> Callable[[State], int | None]:
+    """`_match` for a local that may refer to the block; `covers`: what its part says, None if it never covers the piece."""
+
+    def local(s: State) -> int | None:
+        value = s.locals[t][i]
+        if not value or isinstance(value, tuple):
+            return None
+        found = covers(s) if covers is not None and value < OUTSIDE else None
+        return ELSEWHERE if found is None else found
+
+    return local
 
 
 def successors(node: p.Node) -> tuple[int, ...]:

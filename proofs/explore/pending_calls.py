@@ -355,7 +355,7 @@ class MeetingCompiler(ThreadCompiler):
         self.touches.add(("meeting",))
         read, t = self._event_read(q.event), self.t
 
-        def query(s: State) -> list[tuple[str, State]]:
+        def query(s: State) -> str | list[tuple[str, State]]:
             flags = read(s)
             if not flags >> NUMBER:
                 return now(s)
@@ -371,7 +371,7 @@ class MeetingCompiler(ThreadCompiler):
         self.touches.add(("meeting",))
         stream, t, shared = self._slot(q.stream), self.t, self.layout.one_queue
 
-        def query(s: State) -> list[tuple[str, State]]:
+        def query(s: State) -> str | list[tuple[str, State]]:
             i = stream(s)
             assert s.meet is not None
             if not (s.meet.ends[i] if shared else s.meet.pending[i]):

@@ -7,7 +7,7 @@ from typing import Any
 
 from fencepost.model import program as p
 from fencepost.proofs.explore.meet import GONE, ITEM, LATE, NUMBER, Place
-from fencepost.proofs.explore.memory import DEFINED, FORKS, FREED, Apply, Judge, LocationRules, Token, forks
+from fencepost.proofs.explore.memory import FORKS, FREED, OTHERS, Apply, Judge, LocationRules, Token, forks
 from fencepost.proofs.explore.pending import Device
 from fencepost.proofs.explore.state import BIT, State
 
@@ -102,10 +102,11 @@ class MeetingRules(LocationRules):
             self.old = old
             states = judge(s, bit)
             self.old = 0
-            for x in states or (s,):
+            for number, x in enumerate(states or (s,)):
                 assert x.meet is not None and x.block is not None
-                x.meet.olds = (*m.olds[: old - 1], x.block[3] & DEFINED, *m.olds[old:])
-                x.block = kept
+                newer = OTHERS if number else 0  # where it is chosen
+                x.meet.olds = (*(flags | newer for flags in m.olds[: old - 1]), x.block[3], *m.olds[old:])
+                x.block = (*kept[:3], kept[3] | newer, kept[4])
             s.block = kept
             return states
 
@@ -157,7 +158,7 @@ class MeetingRules(LocationRules):
                 self.device.record_is_last(s, u, -number, s.tb[self.t])
         s.block = (*s.block[:2], tuple(numbers), *s.block[3:])
         if any(what[0] == ITEM for fifo in m.pending for _, what in fifo):
-            m.olds = (defined & DEFINED, *m.olds)
+            m.olds = (defined, *m.olds)
             m.pending = [tuple((bit, _older(what)) for bit, what in fifo) for fifo in m.pending]
 
     def alloc(self, effect: p.Alloc, stream: Callable[[State], int] | None) -> list[Apply]:

@@ -43,35 +43,35 @@ class Positions:
 
     def _node(self, program: p.Program, t: int, i: int, what: Effect | p.Question) -> None:
         for one in walk(what):
-            if isinstance(one, p.Slot):
+            if type(one) is p.Slot:
                 memory = one.id if isinstance(program.objects[one.id], p.Memory) else None
                 self._use((t, i), memory, self._source(t, one.index, self.layout.depth(one.id)))
-            elif isinstance(one, p.At):
+            elif type(one) is p.At:
                 source = self._source(t, one.index, 1)
                 if source is not None:
                     self.parts.append(source)
-        if isinstance(what, p.Advance):
+        if type(what) is p.Advance:
             self._stored(("local", t, what.local), ("cursor", what.cursor, 0))
-        elif isinstance(what, p.Get):
+        elif type(what) is p.Get:
             for k, local in enumerate(what.locals):
                 self._stored(("local", t, local), ("queue", what.queue, what.tag, k))
-        elif isinstance(what, p.CellGet):
+        elif type(what) is p.CellGet:
             for k, local in enumerate(what.locals):
                 self._stored(("local", t, local), ("cell", what.cell.id, k))
-        elif isinstance(what, (p.Put, p.CellSet)):
+        elif type(what) is p.Put or type(what) is p.CellSet:
             for k, value in enumerate(what.values):
                 to = ("queue", what.queue, what.tag, k) if isinstance(what, p.Put) else ("cell", what.cell.id, k)
-                if isinstance(value, p.Local):
+                if type(value) is p.Local:
                     self._stored(to, ("local", t, value.id))
                 elif isinstance(value, (p.Turn, p.Var, p.Last)):
                     self._stored(to, self._source(t, value, self.layout.index_depth(t, value)))
 
     def _source(self, t: int, index: p.Index, depth: int) -> Source:
-        if isinstance(index, p.Turn):
+        if type(index) is p.Turn:
             return ("turn", t, depth)
-        if isinstance(index, p.Var):
+        if type(index) is p.Var:
             return ("local", t, index.local)
-        return ("cursor", index.cursor, 0) if isinstance(index, p.Last) else None
+        return ("cursor", index.cursor, 0) if type(index) is p.Last else None
 
     def _use(self, node: tuple[int, int], memory: int | None, source: Source) -> None:
         if source is not None:

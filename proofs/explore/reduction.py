@@ -38,8 +38,19 @@ def after(node: p.Node) -> list[int]:
     return [n for n in ([node.next] if isinstance(node, p.Do) else [n for _, n in node.branches]) if n >= 0]
 
 
+def _rises(thread: p.Thread) -> bool:
+    """Whether every node leads to later ones only, as most bodies are written down."""
+    for i, node in enumerate(thread.nodes):
+        for n in (node.next,) if isinstance(node, p.Do) else [n for _, n in node.branches]:
+            if 0 <= n <= i:
+                return False
+    return True
+
+
 def circles(thread: p.Thread) -> set[int]:
     """Nodes that cut every circle within a turn: where a walk through the nodes comes back to itself."""
+    if _rises(thread):
+        return set()
     state = [0] * len(thread.nodes)  # 1: on the walk, 2: done
     found: set[int] = set()
     for root in range(len(thread.nodes)):
@@ -79,18 +90,21 @@ def _always(thread: p.Thread, mark: set[int]) -> bool:
     return True
 
 
-def driven(program: p.Program) -> list[bool]:
-    """For each thread whether other threads keep it going: no cycle of the search has its turns alone."""
+def driven(program: p.Program, circular: bool | None = None) -> list[bool]:
+    """For each thread whether other threads keep it going: no cycle of the search has its turns alone.
+
+    `circular`: whether a thread has a circle within a turn, where that is known already.
+    """
     threads = program.threads
     result = [False] * len(threads)
-    if len(threads) < 2 or any(circles(thread) for thread in threads):
+    if len(threads) < 2 or (any(circles(thread) for thread in threads) if circular is None else circular):
         return result
     puts: dict[int, dict[int, set[int]]] = {}
     gets: dict[int, dict[int, set[int]]] = {}
     for t, thread in enumerate(threads):
         for i, node in enumerate(thread.nodes):
-            if isinstance(node, p.Do) and isinstance(node.operation, (p.Put, p.Get)):
-                table = puts if isinstance(node.operation, p.Put) else gets
+            if type(node) is p.Do and (type(node.operation) is p.Put or type(node.operation) is p.Get):
+                table = puts if type(node.operation) is p.Put else gets
                 table.setdefault(node.operation.queue, {}).setdefault(t, set()).add(i)
     drivers: list[set[int]] = [set() for _ in threads]
     for mine, others in ((gets, puts), (puts, gets)):
@@ -113,7 +127,7 @@ def driven(program: p.Program) -> list[bool]:
 
 
 def _choices(thread: p.Thread) -> int:
-    return sum(isinstance(node, p.Ask) for node in thread.nodes)
+    return sum(type(node) is p.Ask for node in thread.nodes)
 
 
 def _leads(chosen: dict[int, int], start: int, to: int) -> bool:

@@ -11,11 +11,13 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 from fencepost.model import program as p
-from fencepost.proofs.explore.compile import Apply, AskNode, Compiler, DoNode
+from fencepost.model.idle import between_turns
+from fencepost.proofs.explore.compile import Apply, AskNode, Compiler, DoNode, Ready
 from fencepost.proofs.explore.fifo import queue_forms
 from fencepost.proofs.explore.layout import DONE
 from fencepost.proofs.explore.locations import Location
@@ -27,11 +29,12 @@ from fencepost.proofs.explore.state import ROOT, Beyond, State
 
 Row = list[tuple[int, State]]
 """The minimal states of one control, each behind its bits."""
-Piece = tuple[tuple[Apply, ...], "Apply | None"]
-"""Effects that neither branch nor find a hazard, and one behind them that may."""
-Straight = tuple[tuple[int, ...], tuple[Piece, ...], int, int, "tuple[Apply, ...] | None"]
-"""Nodes that run at once, their effects, the node behind them, how many they are, and their effects if none of them branches."""
+Straight = tuple[tuple[int, tuple[int, ...]], tuple[Apply, ...], int, int, bool]
+"""A thread and its nodes that run at once, their effects, the node behind them, how many they are, and whether an effect may branch
+or find a hazard."""
 
+Order = tuple[Any, ...]
+"""Where a path of a macro step comes among the others."""
 
 DEVICE_STEP = -2
 """In place of a node of a path: a step of the device, of the stream whose number stands in place of the thread."""
@@ -109,6 +112,10 @@ class Reach(msgspec.Struct):
         return sum(len(v) for v in self.states.values())
 
 
+def _never(s: State) -> bool:
+    return False
+
+
 class Search:
     """Transition relation of one program for one location, and the search over it."""
 
@@ -136,8 +143,10 @@ class Search:
         self.reduce = reduce
         self.layout = compiler.layout
         self.entry = [self.skip(t, thread.entry) for t, thread in enumerate(program.threads)]
-        self.idle_at = [node if thread.idle else DONE for node, thread in zip(self.entry, program.threads, strict=True)]
-        """Where a thread waits for work that nobody need give it."""
+        self.idle_at = [
+            {DONE, *(between_turns(program, t, self.passed[t]) if thread.idle else ())} for t, thread in enumerate(program.threads)
+        ]
+        """Where a thread has ended or waits for work that nobody need give it."""
         self.code: list[list[DoNode | AskNode | None]] = [
             compiler.thread(t, self.passed[t], self.skip) for t in range(len(program.threads))
         ]
@@ -162,6 +171,7 @@ class Search:
         self.merged: list[State] = []
         """Paths that met another one within the last macro steps."""
         self.agents = [t for t, thread in enumerate(program.threads) if thread.kind != "setup"]
+        self.endless = all(self.loops[t] for t in self.agents)
         self.tests = [[node.ready if node is not None else None for node in nodes] for nodes in self.code]
         """What each node waits for, if anything."""
         self.ring = self.layout.location_depth(location)
@@ -196,11 +206,18 @@ class Search:
         There all threads are expanded, so none starves. (Of threads that others keep going it need not be their own start:
         see reduction.py.)
         """
-        self.alone = [
-            [not seen and (self.eager[t] or n != self.entry[t]) for n, seen in enumerate(self.visible[t])]
-            if self.reduce else [False] * len(self.visible[t])
-            for t in range(len(self.visible))
-        ]  # fmt: skip
+        self.alone: list[list[bool]] = []
+        self.stops: list[list[Ready | None]] = []
+        for t, (seen_at, tests, entry) in enumerate(zip(self.visible, self.tests, self.entry, strict=True)):
+            alone = [self.reduce and not seen for seen in seen_at]
+            if not self.eager[t] and entry >= 0:
+                alone[entry] = False
+            stops = [_never if seen or not self.reduce else test for seen, test in zip(seen_at, tests, strict=True)]
+            for n in self.joins[t] if self.split else ():
+                stops[n] = _never
+            self.alone.append(alone)
+            self.stops.append(stops)
+        """When a macro step goes on at a node; None: always."""
 
     def listing(self) -> Search:
         """The same transitions for a search that finds every hazard; its runs are no shortest ones if `hurried`."""
@@ -255,8 +272,11 @@ class Search:
         """Nodes that more than one node leads to."""
         into: dict[int, int] = {}
         for node in self.code[t]:
-            for n in [node.next] if isinstance(node, DoNode) else set(node.branches.values()) if node is not None else ():
-                into[n] = into.get(n, 0) + 1
+            if type(node) is DoNode:
+                into[node.next] = into.get(node.next, 0) + 1
+            elif type(node) is AskNode:
+                for n in set(node.branches.values()):
+                    into[n] = into.get(n, 0) + 1
         # The entry too: a circle within a turn may lead back to it, and must not be walked for ever.
         return {n for n, count in into.items() if n >= 0 and (count > 1 or n == self.entry[t])}
 
@@ -272,7 +292,8 @@ class Search:
 
     def normalise(self, s: State) -> None:
         """Bring `s` into its normal form: rings rotated, queues rewritten."""
-        self.layout.normalise(s, self.ring)
+        if self.layout.turns:
+            self.layout.normalise(s, self.ring)
         if self.device is not None:
             self.device.meetings.normalise(s)
         for form in self.forms:
@@ -286,10 +307,11 @@ class Search:
 
     def _runnable(self, s: State) -> list[int]:
         """Threads that may move next: setups first, then all others."""
-        setups = [t for t in self.setups if s.pc[t] != DONE]
+        pc = s.pc
+        setups = [t for t in self.setups if pc[t] != DONE]
         if setups:
             return setups
-        return [t for t in self.agents if s.pc[t] != DONE]
+        return self.agents if self.endless else [t for t in self.agents if pc[t] != DONE]
 
     def ready(self, s: State, t: int) -> bool:
         """Whether thread `t` can run its next node."""
@@ -302,71 +324,102 @@ class Search:
     def successors(self, s: State) -> Iterator[State]:
         """All states that one macro step leads to; a state with a hazard ends its path."""
         runnable = self._runnable(s)
-        device = self.device
         for t in runnable:
             pc = s.pc[t]
             if pc >= 0 and self.alone[t][pc] and self.ready(s, t):
-                runnable, device = [t], None
-                break
+                yield from self._macro(s, t)
+                return
         for t in runnable:
             if self.ready(s, t):
                 yield from self._macro(s, t)
-        if device is not None:
-            yield from device.steps(s)
+        if self.device is not None:
+            yield from self.device.steps(s)
 
-    def _macro(self, s: State, t: int) -> Iterator[State]:
+    def _macro(self, s: State, t: int) -> list[State]:
         """Run thread `t` until another thread could notice, or to the end of its turn; paths that meet are merged."""
-        visible, joins, tests = self.visible[t], self.joins[t], self.tests[t]
-        prune, closed, code = self.prune, self.closed, self.code[t]
-        ask, block = self._ask, self._block
-        one = s.copy()
+        one: State | None = s.copy()
+        assert one is not None
         pc = one.pc[t]
         if pc < 0:
             if one.meet is None or not one.meet.inside[t]:
                 self._end(one, t)
-            yield one
-            return
-        results = self._node(one, t, pc, int(pc == self.entry[t]))
-        count = 0
-        nothing: list[State] = []
-        todo: list[tuple[int, int, State]] = []
+            return [one]
+        code, blocks, stops, prune, closed = self.code[t], self.blocks[t], self.stops[t], self.prune, self.closed
+        # Paths that may meet go on in the order of their operations. Otherwise one goes on to its end before the next, and what they
+        # reach is sorted as if they had not: by `order`, which is (operations, order of the path before it branched, number of the branch).
+        apart = self.split or not self.joins[t]
+        joins: set[int] = set() if apart else self.joins[t]
+        push: Callable[[Any, Any], None]
+        pop: Callable[[Any], Any]
+        push, pop = (list.append, list.pop) if apart else (heapq.heappush, heapq.heappop)
+        turns, operations = one.trail[2] + (pc == self.entry[t]), one.trail[3]
+        order: Order = ()
+        reached: list[tuple[Order, int, State]] = []
+        todo: list[tuple[Order, State]] = []
         met: dict[Any, list[int]] = {}
         while True:
-            if todo or len(results) != 1:
-                for n in results:
-                    if n.hazard is not None and n.hazard[0] != "same bytes":
-                        yield n
-                    elif not (prune and n.witness is not None and n.hazard is None and closed(n)):
-                        count += 1
-                        heapq.heappush(todo, (n.trail[3], count, n))
-                if not todo:
-                    return
-                one = heapq.heappop(todo)[2]
+            node = code[pc]
+            results: list[State] | None = None  # the one path goes on
+            if type(node) is AskNode:
+                operations += 1
+                answers, branches, before = node.answers(one), node.branches, one.trail
+                if isinstance(answers, str):  # the state decides
+                    one.trail = ((t, pc, answers), before, turns, operations)
+                    if answers in branches:
+                        one.pc[t] = pc = branches[answers]
+                    else:
+                        results = []
+                else:
+                    results = []
+                    for answer, n in answers:
+                        if answer in branches:
+                            n.trail = ((t, pc, answer), before, turns, operations)
+                            n.pc[t] = branches[answer]
+                            results.append(n)
             else:
-                one = results[0]
-                if one.hazard is not None:
-                    if one.hazard[0] != "same bytes":
-                        yield one
-                        return
-                elif prune and one.witness is not None and closed(one):
-                    return
-            results = nothing
-            pc = one.pc[t]
-            if pc < 0:
-                if one.meet is None or not one.meet.inside[t]:
-                    self._end(one, t)
-                yield one
-                continue
-            test = tests[pc]
-            if visible[pc] or not self.reduce or (test is not None and not test(one)):
-                yield one
-            elif pc not in joins:
-                node = code[pc]
-                results = ask(one, t, pc, node, 0) if node.__class__ is AskNode else block(one, t, pc, 0)
-            elif self.split:
-                yield one
-            elif not self._covered(met, one):
-                results = self._node(one, t, pc)
+                entry, effects, after, count, may_fork = blocks.get(pc) or self._straight(t, pc)
+                operations += count
+                one.trail = (entry, one.trail, turns, operations)
+                one.pc[t] = pc = after
+                if not may_fork:
+                    for effect in effects:
+                        if effect(one) is not None:
+                            raise AssertionError("an effect that branches is not marked so")
+                else:
+                    left = iter(effects)
+                    for effect in left:
+                        states = effect(one)
+                        if states is not None or one.hazard is not None:
+                            results = self._branched(states or [one], tuple(left))
+                            break
+            if results is None and (apart or not todo):
+                if prune and one.witness is not None and one.hazard is None and closed(one):
+                    one = None
+                else:
+                    order = (operations, order, 0)
+            else:
+                for k, n in enumerate([one] if results is None else results):
+                    if n.hazard is not None and n.hazard[0] != "same bytes":
+                        reached.append((order, k, n))
+                    elif not (prune and n.witness is not None and n.hazard is None and closed(n)):
+                        push(todo, ((operations, order, k), n))
+                one = None
+            while True:
+                if one is None:
+                    if not todo:
+                        reached.sort()
+                        return [n for _, _, n in reached]
+                    order, one = pop(todo)
+                    operations, pc = order[0], one.pc[t]
+                if pc < 0:
+                    if one.meet is None or not one.meet.inside[t]:
+                        self._end(one, t)
+                    reached.append((order, 0, one))
+                elif (go_on := stops[pc]) is not None and not go_on(one):
+                    reached.append((order, 0, one))
+                elif pc not in joins or not self._covered(met, one):
+                    break
+                one = None
 
     def _covered(self, met: dict[Any, list[int]], one: State) -> bool:
         """Whether a path with fewer bits was at the same node before; otherwise `one` is remembered there."""
@@ -381,22 +434,6 @@ class Search:
         row.append(bits)
         return False
 
-    def _node(self, s: State, t: int, pc: int, begins: int = 0) -> list[State]:
-        """Run node `pc`; `begins` is 1 where a turn begins with it."""
-        node = self.code[t][pc]
-        return self._ask(s, t, pc, node, begins) if node.__class__ is AskNode else self._block(s, t, pc, begins)
-
-    def _ask(self, s: State, t: int, pc: int, node: AskNode, begins: int) -> list[State]:
-        result = []
-        branches, before = node.branches, s.trail
-        turns, operations = before[2] + begins, before[3] + 1
-        for answer, n in node.answers(s):
-            if answer in branches:
-                n.trail = ((t, pc, answer), before, turns, operations)
-                n.pc[t] = branches[answer]
-                result.append(n)
-        return result
-
     def _straight(self, t: int, pc: int) -> Straight:
         """The operations from `pc` on that run without another thread noticing."""
         code, visible = self.code[t], self.visible[t]
@@ -405,84 +442,56 @@ class Search:
         at = pc
         while at >= 0:
             node = code[at]
-            if not isinstance(node, DoNode) or at in nodes:
+            if type(node) is not DoNode or at in nodes:
                 break
             if nodes and (not self.reduce or visible[at] or node.ready is not None or at in self.joins[t]):
                 break
             nodes.append(at)
             effects += node.effects
             at = node.next
-        pieces = self._pieces(t, effects)
-        return tuple(nodes), pieces, at, len(nodes), pieces[0][0] if len(pieces) == 1 else None
+        effects = self._joined(t, effects)
+        forks = any([getattr(effect, FORKS, False) for effect in effects])
+        straight = self.blocks[t][pc] = (t, tuple(nodes)), tuple(effects), at, len(nodes), forks
+        return straight
 
-    def _pieces(self, t: int, effects: list[Apply]) -> tuple[Piece, ...]:
-        """The effects in pieces that end where one may branch or find a hazard; drops in a row become one."""
-        pieces: list[Piece] = []
-        plain: list[Apply] = []
+    def _joined(self, t: int, effects: list[Apply]) -> list[Apply]:
+        """The effects, of which drops in a row become one."""
+        result: list[Apply] = []
         drops: list[int] = []
-        for effect in [*effects, None]:
+        for effect in effects:
             dropped_here = getattr(effect, DROPS, None)
             if dropped_here is not None:
                 drops += dropped_here
                 continue
             if drops:
-                plain.append(self.rules[t].drops(tuple(drops)))
+                result.append(self.rules[t].drops(tuple(drops)))
                 drops = []
-            if effect is None or getattr(effect, FORKS, False):
-                pieces.append((tuple(plain), effect))
-                plain = []
-            else:
-                plain.append(effect)
-        return tuple(pieces)
+            result.append(effect)
+        if drops:
+            result.append(self.rules[t].drops(tuple(drops)))
+        return result
 
-    def _block(self, s: State, t: int, pc: int, begins: int) -> list[State]:
-        straight = self.blocks[t].get(pc)
-        if straight is None:
-            straight = self.blocks[t][pc] = self._straight(t, pc)
-        nodes, pieces, s.pc[t], count, unforked = straight
-        before = s.trail
-        s.trail = ((t, nodes), before, before[2] + begins, before[3] + count)
-        if unforked is not None:
-            for effect in unforked:
-                if effect(s) is not None:
-                    raise AssertionError("an effect that branches is not marked so")
-            return [s]
-        live = [s]
-        ended: list[State] = []
-        for plain, fork in pieces:
-            if len(live) == 1:  # mostly
-                for effect in plain:
-                    if effect(s) is not None:
-                        raise AssertionError("an effect that branches is not marked so")
-                if fork is None:
-                    break
-                states = fork(s)
-                if not states:
-                    if s.hazard is None or s.hazard[0] == "same bytes":
-                        continue
-                    return [*ended, s]
-                live = []
-                for n in states:
-                    (live if n.hazard is None or n.hazard[0] == "same bytes" else ended).append(n)
-                if not live:
-                    return ended
-                s = live[0]
+    def _branched(self, states: list[State], effects: tuple[Apply, ...]) -> list[State]:
+        """Where the states lead to behind these effects, the rest of a block: first those with a hazard, in the order of the effects."""
+        ended: list[tuple[int, State]] = []
+        live: list[State] = []
+        todo = [(0, s) for s in reversed(states)]
+        while todo:
+            at, s = todo.pop()
+            if s.hazard is not None and s.hazard[0] != "same bytes":
+                ended.append((at, s))
                 continue
-            for one in live:
-                for effect in plain:
-                    if effect(one) is not None:
-                        raise AssertionError("an effect that branches is not marked so")
-            if fork is None:
-                break
-            after: list[State] = []
-            for one in live:
-                for n in fork(one) or (one,):
-                    (after if n.hazard is None or n.hazard[0] == "same bytes" else ended).append(n)
-            live = after
-            if not live:
-                return ended
-            s = live[0]
-        return ended + live if ended else live
+            for effect in effects[at:]:
+                at += 1
+                more = effect(s)
+                if more is not None or (s.hazard is not None and s.hazard[0] != "same bytes"):
+                    todo += [(at, n) for n in reversed(more or [s])]
+                    break
+            else:
+                live.append(s)
+        if len(ended) > 1:
+            ended.sort(key=itemgetter(0))
+        return [n for _, n in ended] + live
 
     def _end(self, s: State, t: int) -> None:
         if s.block is not None:
@@ -522,12 +531,10 @@ class Search:
         """
         if s.witness is None:
             return False
-        if s.meet is not None and not s.meet.closed():
-            return False
-        for t, stream in self.accessors:  # noqa: SIM110 (asked of every state, and a generator costs)
+        for t, stream in self.accessors:
             if not (s.tb[t] or (stream != HOST and s.streams[stream]) or s.pc[t] == DONE):
                 return False
-        return True
+        return s.meet is None or s.meet.closed()
 
     # ------------------------------------------------------------ search
 
@@ -594,7 +601,7 @@ class Search:
                 for n in self.merged:
                     self._note(reach, n, s)
             self.merged.clear()
-            if not moved and self.location is None and any(s.pc[t] not in (DONE, self.idle_at[t]) for t in self.agents):
+            if not moved and self.location is None and any(s.pc[t] not in self.idle_at[t] for t in self.agents):
                 spins = any(self.ready(s, t) for t in self._runnable(s))
                 (reach.spinning if spins else reach.stuck).append(self._steps(s))
         if self.beyond and all(found.kind == "same bytes" for found in reach.hazards):

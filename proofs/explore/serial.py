@@ -35,11 +35,11 @@ def sole_agent(setting: Setting, location: Location) -> tuple[str, bool] | None:
     for t, effect in accessed.get(location.id, ()):
         if isinstance(effect, e.Touch):
             agents.add(("thread", program.threads[t].name))
-        elif isinstance(effect.stream, p.Obj):
+        elif type(effect.stream) is p.Obj:
             agents.add(("stream", program.objects[effect.stream.id].name))
         else:
             return None  # a ring of streams is several agents
-        mine = [x for x in effect.accesses if not isinstance(x.target, p.Local) and x.target.id == location.id]
+        mine = [x for x in effect.accesses if type(x.target) is not p.Local and x.target.id == location.id]
         writes += sum(x.mode == "w" for x in mine)
         count += 1
         repeated = repeated or program.threads[t].kind == "loop"
@@ -57,10 +57,10 @@ def _direct(setting: Setting) -> Direct:
         for (t, i), effects in setting.lowered.items():
             node = setting.program.threads[t].nodes[i]
             assert isinstance(node, p.Do)
-            referenced |= {kept.id for kept in references(node.operation) if isinstance(kept, (p.Obj, p.Slot))}
+            referenced |= {kept.id for kept in references(node.operation) if (type(kept) is p.Obj or type(kept) is p.Slot)}
             for effect in effects:
-                if isinstance(effect, (e.Touch, e.Enqueue)):
-                    for id_ in {x.target.id for x in effect.accesses if not isinstance(x.target, p.Local)}:
+                if type(effect) is e.Touch or type(effect) is e.Enqueue:
+                    for id_ in {x.target.id for x in effect.accesses if type(x.target) is not p.Local}:
                         accessed.setdefault(id_, []).append((t, effect))
         setting.direct = accessed, referenced
     return setting.direct

@@ -42,14 +42,14 @@ class Setting:
         for t, thread in enumerate(program.threads):
             context = Context(program, thread, platform, environment)
             for i, node in enumerate(thread.nodes):
-                if isinstance(node, p.Do):
+                if type(node) is p.Do:
                     self.lowered[t, i] = lower_node(node, context)
         self.queries = self.layout.queries
         self.flags = Flags(program, self.lowered, environment.one_queue) if self.queries and not self.layout.meets else None
         """What is kept for queries; None where nothing is or, in designs in which streams meet, all is."""
         self._slicer: Slicer | None = None
-        self.driven: list[bool] = driven(program) if like is None else like.driven
         self.circles: list[set[int]] = [circles(thread) for thread in program.threads] if like is None else like.circles
+        self.driven: list[bool] = driven(program, any(self.circles)) if like is None else like.driven
         self.flow: Flow = Flow(program) if like is None else like.flow
         self._positions: Positions | None = None
         self._layouts: dict[frozenset[Source], Layout] = {}
@@ -63,7 +63,7 @@ class Setting:
 
             self.meetings = Meetings(program, self.layout, self.lowered, environment)
         self.cursors: dict[tuple[int, int], frozenset[Source]] = like.cursors if like is not None else {
-            (t, i): frozenset(("cursor", n.cursor) for n in walk(node) if isinstance(n, p.Last))
+            (t, i): frozenset(("cursor", n.cursor) for n in walk(node) if type(n) is p.Last)
             for t, thread in enumerate(program.threads)
             for i, node in enumerate(thread.nodes)
         } if self.layout.has_last else {}
@@ -119,7 +119,7 @@ class Setting:
         other = copy.copy(self)
         other.program = edits.without(self.program, t, node)
         other.lowered = {**self.lowered, (t, node): ()}
-        if isinstance(removed.operation, p.EventSync) and isinstance(removed.operation.event, p.Local):
+        if type(removed.operation) is p.EventSync and type(removed.operation.event) is p.Local:
             other._forms = None  # what a consumer surely waits on makes a form (fifo.py); any other wait may go
         else:
             other._forms = self.forms

@@ -41,13 +41,13 @@ def dropped(setting: Setting, location: Location | None) -> list[set[int]]:
 
 
 def _event(t: int, operand: p.Operand) -> Key:
-    return ("local", t, operand.id) if isinstance(operand, p.Local) else ("object", operand.id)
+    return ("local", t, operand.id) if type(operand) is p.Local else ("object", operand.id)
 
 
 def _touched(t: int, accesses: Iterable[p.Access]) -> Iterator[Source]:
     for access in accesses:
         target = access.target
-        yield ("local", (t, target.id)) if isinstance(target, p.Local) else ("memory", target.id)
+        yield ("local", (t, target.id)) if type(target) is p.Local else ("memory", target.id)
 
 
 class Slicer:
@@ -77,22 +77,22 @@ class Slicer:
     def _needs(self, node: Node, t: int, effect: e.Effect) -> None:
         """An effect changes something that is looked at iff one of its sources matters."""
         needs: list[Source]
-        if isinstance(effect, e.Touch):
+        if type(effect) is e.Touch:
             needs = list(_touched(t, effect.accesses))
-        elif isinstance(effect, e.Enqueue):
+        elif type(effect) is e.Enqueue:
             needs = [("stream", effect.stream.id), *_touched(t, effect.accesses)]
         elif isinstance(effect, (e.RecordEvent, e.JoinEvent, e.StreamJoinsEvent)):
             needs = [("event", _event(t, effect.event))]
-        elif isinstance(effect, e.JoinStream):
+        elif type(effect) is e.JoinStream:
             needs = [("stream", effect.stream.id)]
-        elif isinstance(effect, e.StreamJoinsStream):
+        elif type(effect) is e.StreamJoinsStream:
             needs = [("stream", effect.other.id)]
         elif isinstance(effect, (p.Alloc, p.Drop, p.View)):
             needs = [("local", (t, effect.local))]
-        elif isinstance(effect, p.NewEvent):
+        elif type(effect) is p.NewEvent:
             needs = [("event", ("local", t, effect.local))]
-        elif isinstance(effect, e.NoteUse):
-            needs = [("noted", (t, effect.block.id))] if isinstance(effect.block, p.Local) else []
+        elif type(effect) is e.NoteUse:
+            needs = [("noted", (t, effect.block.id))] if type(effect.block) is p.Local else []
         else:
             self.always.add(node)
             return
@@ -110,29 +110,29 @@ class Slicer:
         for t, effect in effects:
             for stream in _streams(effect):
                 users.setdefault(stream, set()).add(t)
-            if isinstance(effect, e.Enqueue):
+            if type(effect) is e.Enqueue:
                 for source in _touched(t, effect.accesses):
                     self._lead(source, ("stream", effect.stream.id))
-            if isinstance(effect, e.NoteUse) and isinstance(effect.block, p.Local):
+            if type(effect) is e.NoteUse and type(effect.block) is p.Local:
                 self._lead(("noted", (t, effect.block.id)), ("stream", effect.stream.id))
-            if isinstance(effect, e.RecordEvent):
+            if type(effect) is e.RecordEvent:
                 key = _event(t, effect.event)
                 records.append((key, effect.stream.id, t))
                 self._lead(("stream", effect.stream.id), ("event", key))
                 self._lead(("event", key), ("stream", effect.stream.id))
             if isinstance(effect, e.MEETINGS) and effect.stream is not None:
                 self.roots.add(("stream", effect.stream.id))  # it hears from other streams, and what is there may wait
-            if isinstance(effect, (e.JoinEvent, e.StreamJoinsEvent)):
+            if type(effect) is e.JoinEvent or type(effect) is e.StreamJoinsEvent:
                 waiters.setdefault(_event(t, effect.event), set()).add(t)
-            if isinstance(effect, e.StreamJoinsEvent):
+            if type(effect) is e.StreamJoinsEvent:
                 self._lead(("event", _event(t, effect.event)), ("stream", effect.stream.id))
-            if isinstance(effect, e.StreamJoinsStream):
+            if type(effect) is e.StreamJoinsStream:
                 self._lead(("stream", effect.other.id), ("stream", effect.stream.id))
-            if isinstance(effect, (p.Put, p.CellSet)):
+            if type(effect) is p.Put or type(effect) is p.CellSet:
                 travelling |= {_event(t, v) for v in effect.values if isinstance(v, (p.Obj, p.Slot, p.Local))}
-            if isinstance(effect, p.Give) and effect.after is not None:
+            if type(effect) is p.Give and effect.after is not None:
                 travelling.add(_event(t, effect.after))
-            if isinstance(effect, (p.Get, p.CellGet)):
+            if type(effect) is p.Get or type(effect) is p.CellGet:
                 # What arrives may be any event that travels: waits on it stay.
                 self.roots |= {("event", ("local", t, local)) for local in effect.locals}
         self.roots |= {("stream", s) for s, threads in users.items() if len(threads) > 1}
@@ -175,7 +175,7 @@ class Slicer:
 
 def _streams(effect: e.Effect) -> list[int]:
     """Stream objects that the effect uses."""
-    if isinstance(effect, p.Alloc):
+    if type(effect) is p.Alloc:
         return []
     names = _named.get(effect.__class__)
     if names is None:

@@ -50,6 +50,9 @@ run of operations, (thread, node, answer), (thread, -1) for the end of a turn, (
 or a take got the guessed byte, and ("device", stream) for a step of the device."""
 
 
+_new = object.__new__
+
+
 class State:
     """One state; mutable while a step runs, compared through `key()`."""
 
@@ -93,26 +96,26 @@ class State:
 
     def copy(self) -> State:
         """A copy that shares the immutable parts."""
-        n = State.__new__(State)
-        n.pc = self.pc[:]
-        n.tb = self.tb[:]
+        n = _new(State)
+        n.pc = [*self.pc]
+        n.tb = [*self.tb]
         n.turns = self.turns  # replaced, never changed in place
-        n.pos = self.pos and self.pos[:]  # an empty list has nothing to change: copies share it
-        n.locals = self.locals[:]
-        n.events = self.events[:]
-        n.streams = self.streams[:]
-        n.calls = self.calls and self.calls[:]
-        n.queues = self.queues and self.queues[:]
-        n.cells = self.cells and self.cells[:]
-        n.locks = self.locks and self.locks[:]
-        n.flags = self.flags and self.flags[:]
-        n.counters = self.counters and self.counters[:]
-        n.pools = self.pools and self.pools[:]
-        n.agreed = self.agreed and self.agreed[:]
+        n.pos = self.pos and [*self.pos]  # an empty list has nothing to change: copies share it
+        n.locals = [*self.locals]
+        n.events = self.events and [*self.events]
+        n.streams = [*self.streams]
+        n.calls = [*self.calls]
+        n.queues = self.queues and [*self.queues]
+        n.cells = self.cells and [*self.cells]
+        n.locks = self.locks and [*self.locks]
+        n.flags = self.flags and [*self.flags]
+        n.counters = self.counters and [*self.counters]
+        n.pools = self.pools and [*self.pools]
+        n.agreed = self.agreed and [*self.agreed]
         n.block = self.block
         n.witness = self.witness
         n.slot = self.slot
         n.hazard = self.hazard
         n.trail = self.trail
-        n.meet = self.meet if self.meet is None else self.meet.copy()
+        n.meet = self.meet and self.meet.copy()
         return n

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fencepost.model import program as p
-from fencepost.proofs.liveness.graphs import Edge, Node, fair, operations
+from fencepost.proofs.liveness.graphs import Edge, fair
 from fencepost.proofs.liveness.search import Graph
+from fencepost.proofs.liveness.text import Node, operations
 
 WAITING, WOKEN = " waiting", " woken"
 """What the language adds to the name of a condition."""
@@ -34,6 +35,8 @@ class PassedOver(NamedTuple):
 
 def waits_on_conditions(program: p.Program) -> list[PassedOver]:
     """Waits of threads for a notify that may have another one to wake."""
+    if not operations(program, p.QueueHolds):
+        return []
     wakes: dict[Place, set[Node]] = {}
     beside: dict[Place, set[Place]] = {}
     for t, thread in enumerate(program.threads):
@@ -42,9 +45,7 @@ def waits_on_conditions(program: p.Program) -> list[PassedOver]:
                 wakes.setdefault(place, set()).add((t, n))
                 beside.setdefault(place, set()).update(chain.values())
     found = []
-    for wait, x in operations(program):
-        if not isinstance(x, p.Get):
-            continue
+    for wait, x in operations(program, p.Get):
         for place in wakes:
             others = frozenset(n for other in beside[place] - {place} for n in wakes[other] if n[0] != wait[0])
             if place.woken == x.queue and others:

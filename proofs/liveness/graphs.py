@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator
 from fencepost.model import program as p
 from fencepost.proofs.liveness.moves import Move
 from fencepost.proofs.liveness.search import Graph
-
-Node = tuple[int, int]
-"""(thread, its node)."""
+from fencepost.proofs.liveness.text import Node
 
 Edge = tuple[int, int, tuple[Move, ...]]
 """(state, next state, what is done in between)."""
@@ -24,14 +22,6 @@ def place(program: p.Program, node: Node) -> str:
 def _frames(program: p.Program, node: Node) -> tuple[p.Place, ...]:
     site = program.threads[node[0]].nodes[node[1]].site
     return program.places[site] if 0 <= site < len(program.places) else ()
-
-
-def operations(program: p.Program) -> Iterator[tuple[Node, p.Operation]]:
-    """Every operation of the program."""
-    for t, thread in enumerate(program.threads):
-        for n, node in enumerate(thread.nodes):
-            if isinstance(node, p.Do):
-                yield (t, n), node.operation
 
 
 def edges_of(graph: Graph) -> list[Edge]:

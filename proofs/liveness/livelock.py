@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from fencepost.model import program as p
-from fencepost.proofs.liveness.graphs import Edge, Node, components, edges_of, operations, place, turn_of
+from fencepost.proofs.liveness.graphs import Edge, components, edges_of, place, turn_of
 from fencepost.proofs.liveness.reduce import reduced, waited_on
 from fencepost.proofs.liveness.search import KNOWN, Graph, follows_device, graph_of, path
-from fencepost.proofs.liveness.text import reachable
+from fencepost.proofs.liveness.text import Node, operations, reachable
 
 LIVELOCK = "livelock"
 
@@ -19,7 +20,7 @@ _none: set[object] = set()
 """Reduced programs without livelock: variants of a design often differ in nothing that anybody asks about."""
 
 
-def livelocks(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str]:
+def livelocks(program: p.Program, limit: int, bounds: set[str], until: float = inf) -> Iterator[str]:
     """As `_polling`, of the reduced program first: only one with a livelock needs its places."""
     if not follows_device(program):
         small = reduced(program)
@@ -27,22 +28,19 @@ def livelocks(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str]
         if key in _none:
             return
         missed: set[str] = set()
-        if not any(True for _ in _polling(small, limit, missed)):
+        if not any(True for _ in _polling(small, limit, missed, until)):
             if len(_none) >= KNOWN:
                 _none.clear()
             if not missed:
                 _none.add(key)
             bounds |= missed
             return
-    yield from _polling(program, limit, bounds)
+    yield from _polling(program, limit, bounds, until)
 
 
-def _polling(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str]:
+def _polling(program: p.Program, limit: int, bounds: set[str], until: float) -> Iterator[str]:
     """Tests that are asked for ever, and whose answer only threads that ask for ever themselves could change."""
-    asked = [
-        ((t, n), node.question) for t, thread in enumerate(program.threads) for n, node in enumerate(thread.nodes)
-        if isinstance(node, p.Ask) and isinstance(node.question, _TESTS) and thread.kind == "loop"
-    ]  # fmt: skip
+    asked = [(node, question) for node, question in operations(program, *_TESTS) if program.threads[node[0]].kind == "loop"]
     tests = [
         (node, question, answer, changing) for node, question in asked for answer in ("no", "yes")
         if (changing := _changing(program, question, answer)) and any(program.threads[t].kind == "loop" for t, _ in changing)
@@ -50,7 +48,7 @@ def _polling(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str]:
     ]  # fmt: skip
     if not tests:
         return
-    graph = graph_of(program, limit, True)
+    graph = graph_of(program, limit, True, until)
     if graph.bounded is not None:
         bounds.add(graph.bounded)
     edges = edges_of(graph)
@@ -108,20 +106,20 @@ def _changing(program: p.Program, q: p.Question, answer: str) -> set[Node]:
     """The operations that can change the answer to a test."""
     thing = _tested(q)
 
-    def changes(x: p.Operation) -> bool:
-        if isinstance(q, (p.QueueFull, p.QueueHolds)):
-            return isinstance(x, p.Put if answer == "no" else p.Get) and x.queue == thing
-        if isinstance(q, p.CellEmpty):
-            if answer == "yes":
-                return isinstance(x, p.CellSet) and x.cell.id == thing
-            return (isinstance(x, p.CellClear) or (isinstance(x, p.CellGet) and x.take)) and x.cell.id == thing
-        if isinstance(q, p.FlagIsSet):
-            return isinstance(x, p.FlagSet if answer == "no" else p.FlagClear) and x.flag == thing
-        if isinstance(q, p.CounterAtLeast):
-            return answer == "no" and isinstance(x, p.CounterAdd) and x.counter == thing
-        return answer == "no" and isinstance(x, p.Unlock) and x.lock == thing
-
-    return {node for node, operation in operations(program) if changes(operation)}
+    if isinstance(q, (p.QueueFull, p.QueueHolds)):
+        return {node for node, x in operations(program, p.Put if answer == "no" else p.Get) if x.queue == thing}
+    if isinstance(q, p.CellEmpty):
+        if answer == "yes":
+            return {node for node, x in operations(program, p.CellSet) if x.cell.id == thing}
+        clears = operations(program, p.CellClear, p.CellGet)
+        return {node for node, x in clears if x.cell.id == thing and (isinstance(x, p.CellClear) or x.take)}
+    if isinstance(q, p.FlagIsSet):
+        return {node for node, x in operations(program, p.FlagSet if answer == "no" else p.FlagClear) if x.flag == thing}
+    if answer == "yes":
+        return set()
+    if isinstance(q, p.CounterAtLeast):
+        return {node for node, x in operations(program, p.CounterAdd) if x.counter == thing}
+    return {node for node, x in operations(program, p.Unlock) if x.lock == thing}
 
 
 def _reaching(

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from fencepost.model import program as p
 from fencepost.proofs.liveness.device import DeviceSemantics
-from fencepost.proofs.liveness.graphs import Node, edges_of, operations, place, turn_of
+from fencepost.proofs.liveness.graphs import edges_of, place, turn_of
 from fencepost.proofs.liveness.moves import Move
 from fencepost.proofs.liveness.search import graph_of, path
+from fencepost.proofs.liveness.text import Node, operations
 
 LOST = "lost signal"
 
 
-def lost_signals(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str]:
+def lost_signals(program: p.Program, limit: int, bounds: set[str], until: float = inf) -> Iterator[str]:
     """Stores to a device flag that its waits reset, which can meet a store that no wait has seen: the set is unordered with
     the reset, and two signals become one. Whether somebody then waits for ever is another question."""
     resets: dict[int, bool] = {}
-    for _, operation in operations(program):
-        if isinstance(operation, p.WaitFlag):
-            resets[operation.flag] = resets.get(operation.flag, True) and operation.reset
+    for _, operation in operations(program, p.WaitFlag):
+        resets[operation.flag] = resets.get(operation.flag, True) and operation.reset
     signals = {flag for flag, always in resets.items() if always}
     if not signals:
         return
-    graph = graph_of(program, limit, True)
+    graph = graph_of(program, limit, True, until)
     if graph.bounded is not None:
         bounds.add(graph.bounded)
     assert isinstance(graph.semantics, DeviceSemantics)

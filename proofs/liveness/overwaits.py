@@ -7,23 +7,27 @@ lock or counter through which it heard of a record of an event that it waits for
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.proofs.liveness.device import DeviceSemantics
-from fencepost.proofs.liveness.graphs import operations, place
+from fencepost.proofs.liveness.graphs import place
 from fencepost.proofs.liveness.moves import State
 from fencepost.proofs.liveness.pending import Work
 from fencepost.proofs.liveness.search import explore, follows_device, graph_of
+from fencepost.proofs.liveness.text import operations
 
 OVER_WAIT = "over-wait"
+
+_EVENT_WAITS = (p.EventSync, p.StreamWaitEvent)
 
 EARLIER, LATEST = 1, 2
 """What somebody knows of an event: a record that is not the latest any more; the latest one. 0: of none."""
 
 
-def over_waits(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str]:
+def over_waits(program: p.Program, limit: int, bounds: set[str], until: float = inf) -> Iterator[str]:
     """Waits of hosts and streams for a later record than the one that they are meant for (S20, S23: bound to the latest at the call)."""
     by_name = _by_name(program)
     if not by_name and not _by_handle(program):
@@ -31,14 +35,14 @@ def over_waits(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str
     semantics: DeviceSemantics
     if by_name:
         semantics = Hearing(program, by_name)
-        graph = explore(semantics, limit, True)
+        graph = explore(semantics, limit, True, until=until)
     elif follows_device(program):
-        graph = graph_of(program, limit, True)
+        graph = graph_of(program, limit, True, until)
         assert isinstance(graph.semantics, DeviceSemantics)
         semantics = graph.semantics
     else:
         semantics = DeviceSemantics(program, alone=True)
-        graph = explore(semantics, limit, True)
+        graph = explore(semantics, limit, True, until=until)
     if graph.bounded is not None:
         bounds.add(graph.bounded)
     told: set[str] = set()
@@ -63,21 +67,20 @@ def _by_handle(program: p.Program) -> bool:
     """Whether somebody waits through a handle of an event that is not made afresh for each."""
     given = any(
         isinstance(value, (p.Obj, p.Slot)) and isinstance(program.objects[value.id], p.Event)
-        for _, operation in operations(program) if isinstance(operation, (p.Put, p.CellSet)) for value in operation.values
+        for _, operation in operations(program, p.Put, p.CellSet) for value in operation.values
     )  # fmt: skip
-    waits = (p.EventSync, p.StreamWaitEvent)
-    return given and any(isinstance(x, waits) and isinstance(x.event, p.Local) for _, x in operations(program))
+    return given and any(isinstance(x.event, p.Local) for _, x in operations(program, *_EVENT_WAITS))
 
 
 def _by_name(program: p.Program) -> set[int]:
     """Events that one thread waits for by name and another one, a loop, records."""
     recorded: dict[int, set[int]] = {}
-    for (t, _), x in operations(program):
-        if isinstance(x, p.Record) and not isinstance(x.event, p.Local) and program.threads[t].kind == "loop":
+    for (t, _), x in operations(program, p.Record):
+        if not isinstance(x.event, p.Local) and program.threads[t].kind == "loop":
             recorded.setdefault(x.event.id, set()).add(t)
     return {
-        x.event.id for (t, _), x in operations(program)
-        if isinstance(x, (p.EventSync, p.StreamWaitEvent)) and not isinstance(x.event, p.Local) and recorded.get(x.event.id, set()) - {t}
+        x.event.id for (t, _), x in operations(program, *_EVENT_WAITS)
+        if not isinstance(x.event, p.Local) and recorded.get(x.event.id, set()) - {t}
     }  # fmt: skip
 
 

@@ -227,10 +227,10 @@ class Pending(Semantics):
         then = self._settled(state, work)
         yield (Move(agent, item.node, None, item),), then._replace(device=self._frozen(then, work))
 
-    def alone(self, state: State, ready: list[int]) -> int | None:
+    def alone(self, state: State, able: list[int]) -> int | None:
         """As without a device, but at the start of a turn, too: the search sees to it that nobody is put off for ever."""
-        for agent in ready:
-            if agent < len(self.threads) and self._commuting[agent][state.at[agent]] and self.obstacle(state, agent) is None:
+        for agent in able:
+            if agent < len(self.threads) and self._commuting[agent][state.at[agent]]:
                 return agent
         return None
 

@@ -9,6 +9,8 @@ asking too.
 
 from __future__ import annotations
 
+from math import inf
+
 from fencepost.model import program as p
 from fencepost.proofs.liveness.livelock import livelocks
 from fencepost.proofs.liveness.lost import lost_signals
@@ -19,8 +21,11 @@ STATES = 4_000
 """States that each of the four is looked for in."""
 
 
-def findings(program: p.Program, limit: int = STATES, bounds: set[str] | None = None) -> tuple[str, ...]:
-    """Name and sentence of each, over-waits first. Looks at `limit` states at most, and adds to `bounds` why it saw no more."""
+def findings(
+    program: p.Program, limit: int = STATES, bounds: set[str] | None = None, until: float = inf
+) -> tuple[str, ...]:
+    """Name and sentence of each, over-waits first. Looks at `limit` states at most, or at those that it comes to `until` then
+    (`time.monotonic`), and adds to `bounds` why it saw no more."""
     bounds = set() if bounds is None else bounds
     finders = (over_waits, lost_signals, starvation, livelocks)
-    return tuple(told for find in finders for told in find(program, limit, bounds))
+    return tuple(told for find in finders for told in find(program, limit, bounds, until))

@@ -10,6 +10,7 @@ from collections.abc import Hashable
 
 from fencepost.model import program as p
 from fencepost.proofs.liveness.moves import SHARED
+from fencepost.proofs.liveness.text import operations
 
 QUERIES = (p.EventQuery, p.StreamQuery)
 OPEN: tuple[Hashable, ...] = ("choice", "query")
@@ -18,11 +19,11 @@ OPEN: tuple[Hashable, ...] = ("choice", "query")
 
 def asks(program: p.Program) -> bool:
     """Whether a query is left in a program. In a reduced one: whether it matters to anybody's waiting which way a query goes."""
-    return any(isinstance(node, p.Ask) and isinstance(node.question, QUERIES) for thread in program.threads for node in thread.nodes)
+    return bool(operations(program, *QUERIES))
 
 
 def reduced(program: p.Program) -> p.Program:
-    """The program without places, with every thread reduced. A program with ring cells is given back as it is."""
+    """The program without places, with every thread reduced. One with ring cells that asks queries is given back as it is."""
     if _latest and _latest[0] is program:
         return _latest[1]
     _latest[:] = [program, _reduced(program)]
@@ -34,9 +35,11 @@ _latest: list[p.Program] = []
 
 
 def _reduced(program: p.Program) -> p.Program:
-    if any(isinstance(thing, p.Cell) and thing.depth is not None for thing in program.objects):
-        return program  # which slot an operation touches depends on turns and cursors
-    threads = tuple(_thread(thread) for thread in program.threads)
+    rings = any(isinstance(thing, p.Cell) and thing.depth is not None for thing in program.objects)
+    if rings and asks(program):
+        return program
+    noticed = (*SHARED, p.Advance) if rings else SHARED  # a slot may be named by its cursor
+    threads = tuple(_thread(thread, noticed) for thread in program.threads)
     return p.Program(program.name, tuple(_without_values(thing) for thing in program.objects), threads)
 
 
@@ -44,7 +47,7 @@ def _without_values(thing: p.Object) -> p.Object:
     """A queue or cell of which only is kept whether something is there, and its tag."""
     if isinstance(thing, p.Queue):
         return p.Queue(thing.name, thing.capacity, tuple((tag, ()) for tag, _ in thing.items), thing.process)
-    return p.Cell(thing.name, (), None, thing.process) if isinstance(thing, p.Cell) else thing
+    return p.Cell(thing.name, (), thing.depth, thing.process) if isinstance(thing, p.Cell) else thing
 
 
 def waited_on(program: p.Program) -> tuple[p.Object | None, ...]:
@@ -55,14 +58,15 @@ def waited_on(program: p.Program) -> tuple[p.Object | None, ...]:
     return tuple(thing if isinstance(thing, kinds) else None for thing in program.objects)
 
 
-def _thread(thread: p.Thread) -> p.Thread:
+def _thread(thread: p.Thread, noticed: tuple[type, ...]) -> p.Thread:
+    """`noticed`: operations that decide who can move."""
     links: dict[int, list[tuple[str, int]]] = {}
     keys: dict[int, Hashable] = {}
     for number, node in enumerate(thread.nodes):
         what = node.operation if isinstance(node, p.Do) else node.question
         if isinstance(node, p.Do):
             links[number] = [("", node.next)]
-            keys[number] = _operation(node.operation) if isinstance(what, SHARED) else None
+            keys[number] = _operation(node.operation) if isinstance(what, noticed) else None
         else:
             links[number] = list(node.branches)
             open_ = isinstance(what, (p.Maybe, p.EventQuery, p.StreamQuery)) or (
@@ -106,9 +110,9 @@ def _operation(operation: p.Operation) -> Hashable:
     if isinstance(operation, p.Give):
         return p.Give(operation.pool, p.Local(0))
     if isinstance(operation, p.CellSet):
-        return p.CellSet(p.Obj(operation.cell.id), ())
+        return p.CellSet(operation.cell, ())
     if isinstance(operation, p.CellGet):
-        return p.CellGet(p.Obj(operation.cell.id), (), operation.take)
+        return p.CellGet(operation.cell, (), operation.take)
     return operation
 
 

@@ -7,6 +7,7 @@ from fencepost.proofs.liveness.conditions import condition_of
 from fencepost.proofs.liveness.graphs import place as place_of
 from fencepost.proofs.liveness.moves import Move
 from fencepost.proofs.liveness.search import Hang, Liveness, Waiter
+from fencepost.proofs.liveness.text import Node, operations
 
 DEADLOCK, NO_SOURCE, MISMATCH, LOST = "deadlock", "no source", "collective mismatch", "lost signal"
 
@@ -45,14 +46,10 @@ def hangs(program: p.Program, found: Liveness) -> tuple[str, ...]:
 
 def never_awaited(program: p.Program) -> tuple[str, ...]:
     """Signals that no operation of the design awaits: the other rank never makes the call (S130)."""
-    awaited, signals = set(), dict[int, tuple[int, int]]()
-    for t, thread in enumerate(program.threads):
-        for n, node in enumerate(thread.nodes):
-            operation = node.operation if isinstance(node, p.Do) else None
-            if isinstance(operation, p.Await):
-                awaited.add(operation.channel)
-            elif isinstance(operation, p.Signal):
-                signals.setdefault(operation.channel, (t, n))
+    awaited = {operation.channel for _, operation in operations(program, p.Await)}
+    signals: dict[int, Node] = {}
+    for node, operation in operations(program, p.Signal):
+        signals.setdefault(operation.channel, node)
     return tuple(
         f"{MISMATCH} {program.objects[channel].name} - {program.threads[t].name} comes to it{place_of(program, (t, n))}, and nobody ever awaits it"
         for channel, (t, n) in signals.items() if channel not in awaited

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
 from fencepost.model import program as p
@@ -17,6 +19,11 @@ from fencepost.proofs.liveness.text import meets
 
 STATES = 50_000
 """States that are looked at before the answer is bounded."""
+
+LOOKS = 64
+"""States between two looks at the clock."""
+
+TIME_OVER = "the time of the check was over before all states were looked at"
 
 
 class Waiter(NamedTuple):
@@ -72,37 +79,40 @@ class Liveness(NamedTuple):
     bounded: str | None = None
 
 
-def search(program: p.Program, limit: int = STATES) -> Liveness:
+def search(program: p.Program, limit: int = STATES, until: float = inf) -> Liveness:
     """Whether some thread, or some stream, can come to wait for ever.
 
     A wait for an item, flag, condition, token or room that some continuation provides is no hang. Looks at every state
-    when the design has back-pressure, so that states repeat; otherwise at `limit` of them, and says so. A reduced program
-    is searched first; only a hang, which needs its run, is searched for in the program itself.
+    when the design has back-pressure, so that states repeat; otherwise at `limit` of them, or at what it comes to `until`
+    then (`time.monotonic`), and says so. A reduced program is searched first; only a hang, which needs its run, is
+    searched for in the program itself.
     """
     if follows_device(program):
         if len(program.threads) == 1 and not meets(program):
             # Nobody else could end its wait, so it hangs where it cannot move; and it comes to no more states than where
             # every query may go either way.
             small = reduced(program)
-            free = _search(small, limit, True, Semantics(small, alone=True))
+            free = _search(small, limit, True, Semantics(small, alone=True), until)
             if free.hang is None and free.bounded is None:
                 return free
-        found = _search(program, limit, alone=True)
+        found = _search(program, limit, alone=True, until=until)
         if found.hang is None:
             return found
-        shortest = _search(program, min(limit, SHORTEST))
+        shortest = _search(program, min(limit, SHORTEST), until=until)
         for one in (shortest, found):
             if one.hang is not None and _happens(program, one.hang):
                 return one
         return found._replace(hang=None, bounded="the hang that was found needs a query to say no of work that is complete")
     small = reduced(program)
-    key = (limit, tuple((thread.kind, thread.entry, thread.nodes) for thread in small.threads), waited_on(small))
+    key = (limit, tuple((thread.kind, thread.entry, thread.nodes, thread.idle) for thread in small.threads), waited_on(small))
     known = _known.get(key)
     if known is None:
+        known = _search(small, limit, alone=True, until=until)
         if len(_known) >= KNOWN:
             _known.clear()
-        known = _known[key] = _search(small, limit, alone=True)
-    return known if known.hang is None else _search(program, limit)
+        if known.bounded != TIME_OVER:
+            _known[key] = known
+    return known if known.hang is None else _search(program, limit, until=until)
 
 
 def follows_device(program: p.Program) -> bool:
@@ -141,14 +151,14 @@ _latest: list[Graph] = []
 """All states of the program, reduced or with meetings, that was searched last: what else is asked need not look again."""
 
 
-def graph_of(program: p.Program, limit: int, alone: bool) -> Graph:
+def graph_of(program: p.Program, limit: int, alone: bool, until: float = inf) -> Graph:
     """The states of a program, looked at once where the search for a hang has just done so."""
     if alone and _latest and _latest[0].semantics.program is program and (
         follows_device(program) or (_latest[0].bounded is None and len(_latest[0].states) <= limit)
     ):  # fmt: skip
         return _latest[0]
     semantics = semantics_of(program, alone)
-    return explore(semantics, limit, alone)
+    return explore(semantics, limit, alone, until=until)
 
 
 class Graph(NamedTuple):
@@ -163,7 +173,9 @@ class Graph(NamedTuple):
     bounded: str | None
 
 
-def _search(program: p.Program, limit: int, alone: bool = False, semantics: Semantics | None = None) -> Liveness:
+def _search(
+    program: p.Program, limit: int, alone: bool = False, semantics: Semantics | None = None, until: float = inf
+) -> Liveness:
     """`alone` looks at fewer states: whether there is a hang stays, but its run is no shortest one."""
     semantics = semantics or semantics_of(program, alone)
     surely: tuple[int, set[int]] | None = None
@@ -183,7 +195,7 @@ def _search(program: p.Program, limit: int, alone: bool = False, semantics: Sema
             return True
         return False
 
-    graph = explore(semantics, limit, alone, ended)
+    graph = explore(semantics, limit, alone, ended, until)
     if surely is None and alone:
         _latest[:] = [graph]
     if surely is not None:
@@ -218,7 +230,7 @@ def _running(semantics: Semantics, state: State, lost: set[int]) -> bool:
 
 
 def explore(
-    semantics: Semantics, limit: int, alone: bool, ended: Callable[[int, State], bool] = lambda _n, _s: False
+    semantics: Semantics, limit: int, alone: bool, ended: Callable[[int, State], bool] = lambda _n, _s: False, until: float = inf
 ) -> Graph:
     """All states, shortest first; not those behind one for which `ended` is true."""
     start = semantics.start()
@@ -236,11 +248,14 @@ def explore(
         unknown = False
         if ended(number, state):
             break
-        ready = semantics.ready(state)
-        only = semantics.alone(state, ready) if alone else None
-        waits = [agent for agent in ready if semantics.obstacle(state, agent) is not None]
-        able = [agent for agent in ready if agent not in waits]
-        for agent in sorted(able, key=lambda agent: agent != only) if only is not None else able:
+        waits: list[int] = []
+        able: list[int] = []
+        for agent in semantics.ready(state):
+            (able if semantics.obstacle(state, agent) is None else waits).append(agent)
+        only = semantics.alone(state, able) if alone else None
+        if only is not None:
+            able.sort(key=lambda agent: agent != only)
+        for agent in able:
             if only is not None and agent != only:
                 # What goes first alone must lead on, whichever way: otherwise the others would be put off for ever, round a
                 # circle of states. Of each circle the last state leads back, and there all go.
@@ -262,6 +277,9 @@ def explore(
                     blocked.setdefault(agent, []).append(number)
         if len(after) >= limit:
             bounded = f"{limit} states were looked at, and there are more"
+            break
+        if len(after) % LOOKS == 0 and time.monotonic() > until:
+            bounded = TIME_OVER
             break
     return Graph(semantics, states, after, parents, blocked, bounded)
 

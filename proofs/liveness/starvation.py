@@ -7,22 +7,28 @@ So a waiter is passed over only where the very next step takes away what would h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
+from typing import Any
 
 from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.proofs.liveness.conditions import condition_of, never_picked, waits_on_conditions
-from fencepost.proofs.liveness.graphs import Edge, Node, edges_of, fair, operations, place, turn_of
+from fencepost.proofs.liveness.graphs import Edge, edges_of, fair, place, turn_of
 from fencepost.proofs.liveness.moves import SHARED, Move
 from fencepost.proofs.liveness.search import Graph, graph_of, path
-from fencepost.proofs.liveness.text import following
+from fencepost.proofs.liveness.text import Node, following, operations
 
 STARVATION = "starvation"
+
+_WAITS = (p.Put, p.Get, p.Take, p.Acquire, p.FlagWait, p.WaitFlag)
+_TAKES = (p.Put, p.Get, p.Take, p.Acquire, p.TryLock, p.FlagClear, p.WaitFlag, p.StoreFlag)
+_LETS_GO = (p.Put, p.Get, p.Give, p.Unlock, p.FlagSet, p.StoreFlag)
 
 _AT_ONCE = (p.Drop, p.View, p.NewEvent, p.Maybe, p.Choose, p.TurnBelow)
 """What takes no time: the end of a reference, a name for something, a choice."""
 
 
-def starvation(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str]:
+def starvation(program: p.Program, limit: int, bounds: set[str], until: float = inf) -> Iterator[str]:
     """One sentence for each object for which a thread can wait for ever while others get it again and again."""
     contended = {}
     for thing, waits in sorted(_waits(program).items()):
@@ -32,7 +38,7 @@ def starvation(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str
     notified = waits_on_conditions(program)
     if not contended and not notified:
         return
-    graph = graph_of(program, limit, False)
+    graph = graph_of(program, limit, False, until)
     if graph.bounded is not None:
         bounds.add(graph.bounded)
     edges = edges_of(graph)
@@ -68,14 +74,14 @@ def starvation(program: p.Program, limit: int, bounds: set[str]) -> Iterator[str
 def _waits(program: p.Program) -> dict[int, list[Node]]:
     """Object -> nodes at which a thread waits for what another one can take away."""
     found: dict[int, list[Node]] = {}
-    for node, x in operations(program):
+    for node, x in operations(program, *_WAITS):
         thing = _waited(x)
         if thing is not None:
             found.setdefault(thing, []).append(node)
     return found
 
 
-def _waited(x: p.Operation) -> int | None:
+def _waited(x: Any) -> int | None:
     """The object that an operation may wait for while others get it."""
     if isinstance(x, (p.Put, p.Get)):
         return x.queue
@@ -95,31 +101,29 @@ def _takers(program: p.Program, thing: int, wait: Node) -> set[Node]:
     found: set[Node] = set()
     waiter = program.threads[wait[0]].nodes[wait[1]]
     assert isinstance(waiter, p.Do)
-    for t, thread in enumerate(program.threads):
-        if t == wait[0] or thread.kind != "loop":
+    for node, what in operations(program, *_TAKES):
+        if node[0] == wait[0] or program.threads[node[0]].kind != "loop":
             continue
-        for n, node in enumerate(thread.nodes):
-            what = node.operation if isinstance(node, p.Do) else node.question
-            if isinstance(what, (p.Put, p.Get)):
-                takes = what.queue == thing and isinstance(what, type(waiter.operation))
-            elif isinstance(what, p.Take):
-                takes = what.pool == thing
-            elif isinstance(what, (p.Acquire, p.TryLock)):
-                takes = what.lock == thing
-            elif isinstance(what, (p.FlagClear, p.WaitFlag, p.StoreFlag)):
-                takes = what.flag == thing
-            else:
-                takes = False
-            if takes:
-                found.add((t, n))
+        if isinstance(what, (p.Put, p.Get)):
+            takes = what.queue == thing and isinstance(what, type(waiter.operation))
+        elif isinstance(what, p.Take):
+            takes = what.pool == thing
+        elif isinstance(what, (p.Acquire, p.TryLock)):
+            takes = what.lock == thing
+        else:
+            takes = what.flag == thing
+        if takes:
+            found.add(node)
     return found
 
 
 def _may_starve(program: p.Program, thing: int, wait: Node, takers: set[Node]) -> bool:
     """Whether somebody lets go of what is waited for, and another thread takes it, or the same one before it does anything else."""
     threads = {t for t, _ in takers}
-    for (t, n), x in operations(program):
-        if t == wait[0] or not threads:
+    if not threads:
+        return False
+    for (t, n), x in operations(program, *_LETS_GO):
+        if t == wait[0]:
             continue
         if isinstance(x, (p.Put, p.Get)):
             lets_go = x.queue == thing
@@ -128,7 +132,7 @@ def _may_starve(program: p.Program, thing: int, wait: Node, takers: set[Node]) -
         elif isinstance(x, p.Unlock):
             lets_go = x.lock == thing
         else:
-            lets_go = isinstance(x, (p.FlagSet, p.StoreFlag)) and x.flag == thing
+            lets_go = x.flag == thing
         if lets_go and (threads - {t} or _goes_on_sharing(program.threads[t].nodes, n)):
             return True
     return False

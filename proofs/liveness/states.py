@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from fencepost.model import program as p
+from fencepost.model.idle import between_turns
 from fencepost.proofs.liveness.hosts import Hosts
 from fencepost.proofs.liveness.moves import COUNTED_TO, SHARED, Block, Bounded, Move, Run, State, Value, with_value
 from fencepost.proofs.liveness.text import end_of, turn_ends
@@ -28,6 +29,13 @@ class Semantics(Hosts):
         self._commuting: list[list[bool]] = [[False] * len(row) for row in self._visible]
         if alone:
             self._find_commuting()
+        self._stops: list[list[bool]] = [
+            [seen or number == thread.entry for number, seen in enumerate(row)] + [True]
+            for thread, row in zip(self.threads, self._visible, strict=True)
+        ]
+        """For each thread and node whether a run of own steps ends in front of it. At the end of the thread it does (END is the last)."""
+        self._beginnings: dict[int, frozenset[int]] = {}
+        """For idle threads the nodes at which they count as between two turns."""
 
     # ------------------------------------------------------------ start
 
@@ -56,51 +64,39 @@ class Semantics(Hosts):
 
     def begins(self, thread: int, node: int) -> bool:
         """Whether the thread comes to a node before it has done anything in its turn that another one could notice."""
-        source = self.threads[thread]
-        number = source.entry
-        while number not in (node, p.END):
-            here = source.nodes[number]
-            if self._visible[thread][number] or self._blocks[thread][number] is not None or not isinstance(here, p.Do):
-                return False
-            number = here.next
-        return number == node
+        if thread not in self._beginnings:
+            row = self._visible[thread]
+            unnoticed = [number for number, seen in enumerate(row) if not seen and self._blocks[thread][number] is None]
+            self._beginnings[thread] = between_turns(self.program, thread, unnoticed)
+        return node in self._beginnings[thread]
 
     def successors(self, state: State, thread: int) -> Iterator[tuple[tuple[Move, ...], State]]:
-        """What the thread can do next: one shared operation, then all of its own up to the next shared one.
+        """What a thread that does not wait can do next: one shared operation, then all of its own up to the next shared one.
 
-        Each is the steps and the state after them. Empty when the thread waits.
+        Each is the steps and the state after them.
         """
-        blocks = self._blocks[thread]
-        blocked = blocks[state.at[thread]]
-        if blocked is not None and blocked(state) is not None:
-            return
-        entry, visible, runs = self.threads[thread].entry, self._visible[thread], self._runs[thread]
+        blocks, stops, runs = self._blocks[thread], self._stops[thread], self._runs[thread]
         todo: list[tuple[tuple[Move, ...], State]] = [((), state)]
         while todo:
             moves, now = todo.pop()
             number = now.at[thread]
             # A whole turn without a shared operation ends the run of own steps, too: others get their chance.
-            if moves and (
-                number == p.END or number == entry or visible[number]
-                or (blocks[number] is not None and blocks[number](now) is not None)  # type: ignore[misc]
-            ):  # fmt: skip
+            if moves and (stops[number] or ((block := blocks[number]) is not None and block(now) is not None)):
                 yield moves, now
                 continue
             for answer, after in reversed(runs[number](now)):
                 todo.append(((*moves, Move(thread, number, answer)), after))
 
-    def alone(self, state: State, ready: list[int]) -> int | None:
-        """A thread whose next steps commute with whatever the others do, and which they cannot disable; None if there is none.
+    def alone(self, state: State, able: list[int]) -> int | None:
+        """Of those that can move, a thread whose next steps commute with whatever the others do, and which they cannot disable; None if there is none.
 
         A wait that can be lost, or ended, can be so with those steps done first. None at the start of its turn: each
         thread passes it on every cycle, so that every cycle has a state from which all threads move.
         """
-        for thread in ready:
+        for thread in able:
             number = state.at[thread]
             if self._commuting[thread][number] and number != self.threads[thread].entry:
-                blocked = self._blocks[thread][number]
-                if blocked is None or blocked(state) is None:
-                    return thread
+                return thread
         return None
 
     def _find_commuting(self) -> None:
@@ -201,31 +197,31 @@ class Semantics(Hosts):
 
         def count(s: State, objects: tuple[Value, ...]) -> State:
             at, turns, indices = s.at, s.turns, s.indices
-            if ends:
+            if ends and indices[thread]:
                 indices = with_value(indices, thread, ())
             if turned:
-                turns = with_value(turns, thread, turns[thread] + 1)
-            return self._normal(State(at[:thread] + here + at[behind:], turns, indices, objects, s.agreed, s.device))
+                turns = with_value(turns, thread, self._next_turn(thread, turns[thread]))
+            if self._counters:
+                objects = self._counted(objects)
+            if self._waiters:
+                objects, turns = self._relative(objects, turns)
+            return State(at[:thread] + here + at[behind:], turns, indices, objects, s.agreed, s.device)
 
         return count
 
-    def _normal(self, state: State) -> State:
-        """Turns and counters without what no test can tell apart, so that states repeat."""
-        turns = tuple([
-            turn if number in self._waiters or turn < self._below else self._below + (turn - self._below) % self._period
-            for number, turn in enumerate(state.turns)
+    def _next_turn(self, thread: int, turn: int) -> int:
+        """The turn after this one, without what no test can tell apart, so that states repeat."""
+        turn += 1
+        if thread in self._waiters or turn < self._below:
+            return turn
+        return self._below + (turn - self._below) % self._period
+
+    def _counted(self, objects: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Counters no further than any test of them looks."""
+        return tuple([
+            min(value, self._goals.get(number, 0)) if number in self._counters and self._goals.get(number, 0) >= 0 else value
+            for number, value in zip(self.kept, objects, strict=True)
         ])  # fmt: skip
-        objects = state.objects
-        if self._counters:
-            objects = tuple([
-                min(value, self._goals.get(number, 0))
-                if number in self._counters and self._goals.get(number, 0) >= 0
-                else value
-                for number, value in zip(self.kept, objects, strict=True)
-            ])  # fmt: skip
-        if self._waiters:
-            objects, turns = self._relative(objects, turns)
-        return state._replace(objects=objects, turns=turns)
 
     def _relative(
         self, objects: tuple[Value, ...], turns: tuple[int, ...]

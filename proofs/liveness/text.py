@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 from fencepost.model import effects as e
@@ -13,11 +14,32 @@ _ON_STREAMS = (
 )  # fmt: skip
 
 
+Node = tuple[int, int]
+"""(thread, its node)."""
+
+_read: list[tuple[p.Program, dict[type, list[tuple[Node, Any]]]]] = []
+"""The programs that were read last, and what is in them: much is asked of one, and of what it was reduced to."""
+
+
+def operations(program: p.Program, *kinds: type) -> list[tuple[Node, Any]]:
+    """Every operation and question of these kinds, in the order of the text."""
+    known = next((rows for one, rows in _read if one is program), None)
+    if known is None:
+        known = {}
+        for t, thread in enumerate(program.threads):
+            for n, node in enumerate(thread.nodes):
+                what = node.operation if isinstance(node, p.Do) else node.question
+                known.setdefault(type(what), []).append(((t, n), what))
+        _read[:] = [(program, known), *_read[:1]]
+    found = [known[kind] for kind in kinds if kind in known]
+    if len(found) <= 1:
+        return found[0] if found else []
+    return sorted([one for row in found for one in row], key=itemgetter(0))
+
+
 def meets(program: p.Program) -> bool:
     """Whether something of the program can be pending in a stream."""
-    return any(
-        isinstance(node, p.Do) and isinstance(node.operation, e.MEETINGS) for thread in program.threads for node in thread.nodes
-    )
+    return bool(operations(program, *e.MEETINGS))
 
 
 def turn_ends(thread: p.Thread) -> bool:
