@@ -24,7 +24,7 @@ soak: $(VENV)/.installed-test
 
 # Every figure is printed with its target; a missed target is an exit code of 1, and the others still run.
 bench: $(VENV)/.installed-test
-	@code=0; for bench in growth engines singles clocks machine counterexamples conditions certificates; do \
+	@code=0; for bench in growth engines diff singles clocks machine counterexamples conditions certificates; do \
 	echo "== benchmarks/$$bench.py"; $(BIN)/python -W ignore benchmarks/$$bench.py || code=1; done; exit $$code
 
 lint: $(VENV)/.installed-test

@@ -22,7 +22,9 @@ ALONE_SECONDS = 0.4
 class Pool:
     """`with Pool(jobs) as pool: pool.map(function, items)`; `jobs` None is the number of processors."""
 
-    def __init__(self, jobs: int | None = None) -> None:
+    def __init__(self, jobs: int | None = None, begin: Callable[[], None] | None = None) -> None:
+        """`begin` is called first in each worker."""
+        self._begin = begin
         self.jobs = jobs if jobs is not None else os.cpu_count() or 1
         self._executor: Any = None
         self._worked = 0.0
@@ -41,11 +43,16 @@ class Pool:
     def map(self, function: Callable[[T], R], items: Sequence[T], at_once: bool = False) -> Iterator[R]:
         """The results in the order of the items. The function and the items must be picklable.
 
-        `at_once`: there is enough to do, workers begin with the first item.
+        `at_once`: there is enough to do, workers begin with the first item, and before a result is asked for.
         """
         left = list(items)
         if at_once:
-            self._worked = max(self._worked, ALONE_SECONDS)
+            self.expect()
+            if self.jobs > 1 and len(left) > 1:
+                return self._workers().map(functools.partial(_collecting, function), left)  # type: ignore[no-any-return]
+        return self._gradually(function, left)
+
+    def _gradually(self, function: Callable[[T], R], left: list[T]) -> Iterator[R]:
         while left and (self.jobs == 1 or len(left) == 1 or self._worked < ALONE_SECONDS):
             begin = time.perf_counter()
             yield function(left.pop(0))
@@ -72,14 +79,16 @@ class Pool:
             method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
             context = multiprocessing.get_context(method)
             gc.freeze()  # what is there by now is there to stay, and forked workers need not copy it
-            self._executor = ProcessPoolExecutor(self.jobs, context, initializer=_begin)
+            self._executor = ProcessPoolExecutor(self.jobs, context, initializer=_begin, initargs=(self._begin,))
         return self._executor
 
 
-def _begin() -> None:
+def _begin(further: Callable[[], None] | None) -> None:
     """What a worker does first. An exploration makes much that is no garbage, so it is collected between two items."""
     _ignore_interrupts()
     gc.disable()
+    if further is not None:
+        further()
 
 
 def _collecting(function: Callable[[T], R], item: T) -> R:

@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fencepost.cli import run
 from fencepost.diff.changes import changes
@@ -234,28 +235,115 @@ def test_few_costs_are_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_what_is_explained(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What ordered the accesses before, and what closes the hazard: once for each set of changes and hazards."""
-    from fencepost.diff import compare
+    from fencepost.diff import decide
 
     second = DESIGN.replace("@fp.variant(", '@fp.variant("again", fp.PROVED, depth=1)\n@fp.variant(')
     commit(repository, second)
     git(repository, "branch", "-f", "main")
-    asked: list[tuple[str, bool]] = []
-    decided = compare._decided
+    asked: list[str] = []
+    explained = decide.explained
 
-    def spy(question: Any) -> Any:
-        asked.append((question[0].title, question[0].explain))
-        return decided(question)
+    def spy(case: Any, program: Any, what: str, about: Any) -> Any:
+        asked.append(what)
+        return explained(case, program, what, about)
 
-    monkeypatch.setattr(compare, "_decided", spy)
+    monkeypatch.setattr(decide, "explained", spy)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     commit(repository, second + "# a comment more\n")
     assert diff("--git", "main..change", "designs_of_engine/")[0] == 0
-    assert asked and not any(explain for _, explain in asked)  # nothing changed
-    asked.clear()
+    assert not asked  # nothing changed
     commit(repository, second.replace(WAIT, ""))
     code, text = diff("--git", "main..change", "designs_of_engine/")
     assert code == 1 and "fix         default.synchronize()" in text
-    assert sum(explain for _, explain in asked) == 2
+    assert sorted(asked) == ["closing", "protecting"]
+
+
+@pytest.mark.parametrize("name", ["designs/ring.py", "designs/vllm_v1.py", "designs/atom.py::deferred_output"])
+def test_what_is_explained_later_is_what_an_answer_explains(name: str) -> None:
+    """A comparison decides first and explains what it tells: in the words of an answer that is explained at once."""
+    from fencepost.check import build, cases
+    from fencepost.diff.decide import decided, explained
+    from fencepost.loader import load
+    from fencepost.model.answer import PROVED
+    from fencepost.proofs.check import check
+
+    targets = load([f"{ROOT}/{name}"])
+    by_name = {target.spelling: target for target in targets}
+    seen = set()
+    for case in cases(targets)[::3]:
+        program = build(by_name[case.target], case.parameters)
+        found = decided(msgspec.structs.replace(case, explain=False), program)
+        whole = check(program, environment=case.environment, platform=case.platform, never=case.never, masks=False)
+        assert found.outcome.answer is not None and not found.outcome.answer.fixes and not found.outcome.answer.protections
+        if whole.verdict == PROVED:
+            assert explained(case, program, "protecting", None) == whole.protections
+            one = whole.protections[0].object
+            assert [p.object for p in explained(case, program, "protecting", [one])] == [one]
+        if whole.hazards:
+            assert explained(case, program, "closing", found.best) == whole.fixes
+        seen.add((whole.verdict, bool(whole.fixes)))
+    assert ("proved", False) in seen
+
+
+def test_what_changed_alike_is_explained_once(repository: Path) -> None:
+    """Two variants whose text changed in the same way: what protects is told of one, and JSON says so of the other."""
+    two = DESIGN.replace("@fp.variant(", '@fp.variant("again", fp.PROVED, depth=1)\n@fp.variant(')
+    commit(repository, two)
+    git(repository, "branch", "-f", "main")
+    commit(repository, two.replace(WAIT, "", 1))
+    code, text = diff("--git", "main..change", "designs_of_engine/", "--format", "json")
+    told, other = json.loads(text)["pairs"]
+    assert code == 0 and told["changes"] == other["changes"]
+    assert told["rests_open"] == "" and other["rests_open"] == f"not compared, {told['variant']} changed alike and was"
+    assert told["after"]["protections"] and not other["after"]["protections"]
+
+
+def test_an_acceptance_that_is_new_is_listed(repository: Path) -> None:
+    """Accepting a hazard that was there makes `check` green: the comparison says who accepts what, and since when."""
+    commit(repository, BOTH_GONE)
+    git(repository, "branch", "-f", "main")
+    accepted = BOTH_GONE.replace("d.models(", 'd.accept("WAR staging", because="the reader copes")\n    d.models(')
+    commit(repository, accepted)
+    range_ = ("--git", "main..change", "designs_of_engine/")
+    code, text = diff(*range_)
+    assert code == 0
+    assert "came        + acceptance of WAR staging: the reader copes" in text
+    assert "WAR staging: accepted with this change, because: the reader copes" in text
+    assert "1 changed: 1 not worse; accepted with this change: WAR staging" in text
+    (pair,) = json.loads(diff(*range_, "--format", "json")[1])["pairs"]
+    assert pair["accepts"] == ["WAR staging"]
+    assert diff(*range_, "--format", "markdown")[1].startswith("### fencepost: nothing got worse, and a hazard was accepted\n")
+    assert "::notice" in diff(*range_, "--format", "github")[1]
+    # It is no change of the design: an engine that changed under it is still told.
+    (repository / "engine" / "runner.py").write_text("# the engine, without its wait\n")
+    git(repository, "commit", "-qam", "engine")
+    assert diff(*range_)[0] == 3
+    # An acceptance of long ago is none of this change, and one that went is listed.
+    git(repository, "branch", "-f", "main")
+    commit(repository, "# A comment.\n" + accepted)
+    assert "accepted with" not in diff(*range_)[1]
+    commit(repository, BOTH_GONE)
+    assert "went        - acceptance of WAR staging" in diff(*range_)[1]
+
+
+def test_places_are_written_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the root of the tree, in changes, hazards, protections and fixes; what lies elsewhere with its whole path."""
+    (tmp_path / "inside" / "deep").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    monkeypatch.chdir(tmp_path / "inside")
+    (tmp_path / "inside" / "deep" / "one.py").write_text(DESIGN)
+    (tmp_path / "inside" / "deep" / "two.py").write_text(ONE_GONE)
+    (tmp_path / "outside" / "three.py").write_text(BOTH_GONE)
+    spot = re.compile(r"[\w./-]+\.py:\d+")
+    for after, code, spelled in (("deep/two.py", 0, "deep/two.py"), (f"{tmp_path}/outside/three.py", 1, f"{tmp_path}/outside/three.py")):
+        found, text = diff("deep/one.py", after, "--format", "json")
+        assert found == code
+        (pair,) = json.loads(text)["pairs"]
+        before, now = json.dumps(pair["before"]), json.dumps(pair.pop("after"))
+        assert {place.rpartition(":")[0] for place in spot.findall(now)} == {spelled}
+        assert f'"file": "{spelled}"' in now or code == 0
+        pair.pop("before")
+        assert {place.rpartition(":")[0] for place in spot.findall(json.dumps(pair) + before)} <= {"deep/one.py", spelled}
 
 
 def test_a_declared_refutation_is_no_loss() -> None:
@@ -422,16 +510,16 @@ def test_a_variant_that_only_moved_is_decided_once(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two lines more above the design: one answer for both sides, told with the lines of each."""
-    from fencepost.diff import compare
+    from fencepost.diff import decide
 
     asked: list[str] = []
-    decided = compare._decided
+    decided = decide.decided
 
-    def spy(question: Any) -> Any:
-        asked.append(question[0].title)
-        return decided(question)
+    def spy(case: Any, program: Any) -> Any:
+        asked.append(case.title)
+        return decided(case, program)
 
-    monkeypatch.setattr(compare, "_decided", spy)
+    monkeypatch.setattr(decide, "decided", spy)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     commit(repository, BOTH_GONE)
     git(repository, "branch", "-f", "main")

@@ -52,6 +52,7 @@ def diff(
     """
     from fencepost.diff.compare import HARMS, compare, exit_code
     from fencepost.diff.side import Build, Request
+    from fencepost.engines import prepare
     from fencepost.report.diff import write
 
     begin = time.perf_counter()
@@ -75,6 +76,7 @@ def diff(
                 for (_, root, spelled), own in zip(sides, (befores, afters), strict=True)
             ]
             builds = [Build(side, request, folder / "out") for (side, _, _), request in zip(sides, dict.fromkeys(requests), strict=False)]
+            prepare("explore")  # meanwhile, and once for all processes
             built = [build.result() for build in builds]
             return built if len(built) == 2 else built * 2  # the same twice is built once
 

@@ -18,9 +18,11 @@ WAITS = (
 SYNCHRONISATIONS = (*WAITS, p.Record, p.RecordStream, p.Put, p.Give, p.Unlock, p.FlagSet, p.CounterAdd)
 """Operations that carry an edge to another thread or stream."""
 
+ACCEPTANCE = "acceptance of "
+
 
 class Change(msgspec.Struct, frozen=True):
-    """`kind` "went" | "came" | "moved" | "changed"; `place` is `file:line` on the side that has it ("after" for a move)."""
+    """`kind` "went" | "came" | "moved" | "changed"; `before` and `after` are `file:line` on the sides that have it."""
 
     kind: str
     thread: str
@@ -29,6 +31,11 @@ class Change(msgspec.Struct, frozen=True):
     before: str = ""
     after: str = ""
 
+    @property
+    def edits(self) -> bool:
+        """Whether it is one of what the design does, and not of what is accepted of it."""
+        return bool(self.thread) or not self.text.startswith(ACCEPTANCE)
+
 
 class _Line(msgspec.Struct, frozen=True):
     text: str
@@ -36,14 +43,14 @@ class _Line(msgspec.Struct, frozen=True):
     synchronisation: bool
 
 
-def changes(before: p.Program, after: p.Program, prefixes: tuple[str, str] = ("", "")) -> list[Change]:
-    """All changes, objects first, then thread by thread in the order of the text. `prefixes`: for the places."""
-    found = _objects(before, after)
+def changes(before: p.Program, after: p.Program) -> list[Change]:
+    """All changes, objects and acceptances first, then thread by thread in the order of the text."""
+    found = [*_objects(before, after), *_acceptances(before, after)]
     olds = {thread.name: thread for thread in before.threads}
     news = {thread.name: thread for thread in after.threads}
     for name in [*olds, *(name for name in news if name not in olds)]:
-        old = _lines(before, olds[name], prefixes[0]) if name in olds else []
-        new = _lines(after, news[name], prefixes[1]) if name in news else []
+        old = _lines(before, olds[name]) if name in olds else []
+        new = _lines(after, news[name]) if name in news else []
         found += _thread(name, old, new)
     return found
 
@@ -69,7 +76,17 @@ def _objects(before: p.Program, after: p.Program) -> list[Change]:
     return found
 
 
-def _lines(program: p.Program, thread: p.Thread, prefix: str) -> list[_Line]:
+def _acceptances(before: p.Program, after: p.Program) -> list[Change]:
+    """Hazards that only one side accepts, each with the reason that is given."""
+    olds, news = ({one.hazard: one.because for one in program.accepted} for program in (before, after))
+    return [
+        *(Change("went", "", f"{ACCEPTANCE}{name}: {olds[name]}") for name in olds if name not in news),
+        *(Change("came", "", f"{ACCEPTANCE}{name}: {news[name]}") for name in news if name not in olds),
+        *(Change("changed", "", f"{ACCEPTANCE}{name}: {olds[name]} -> {news[name]}") for name in olds if news.get(name, olds[name]) != olds[name]),
+    ]
+
+
+def _lines(program: p.Program, thread: p.Thread) -> list[_Line]:
     """The thread's operations in the order of its text. One operation in several branches of the graph is one line."""
     words = Words(program)
     seen: dict[tuple[int, str], _Line] = {}
@@ -92,7 +109,6 @@ def _lines(program: p.Program, thread: p.Thread, prefix: str) -> list[_Line]:
             continue  # bookkeeping of the tracer: the user wrote no such line
         text = words.node(node, thread)
         place = words.place(node.site)
-        place = f"{prefix}/{place}" if place and prefix else place
         waits = isinstance(node, p.Do) and isinstance(node.operation, SYNCHRONISATIONS)
         waits = waits or (isinstance(node, p.Do) and isinstance(node.operation, p.Copy) and not node.operation.non_blocking)
         seen.setdefault((node.site, text), _Line(text, place, waits))

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 import msgspec
-from fencepost.check import Case, Outcome, answer_program
+from fencepost.check import Case, Outcome
 from fencepost.diff.changes import Change, changes, same_text
-from fencepost.diff.costs import Costs, Row, cost_of
-from fencepost.diff.places import moved
+from fencepost.diff.costs import Costs, Row
+from fencepost.diff.decide import Decisions
 from fencepost.diff.side import Entry
 from fencepost.errors import InputError
-from fencepost.model.answer import PROVED, REFUTED, Answer, Hazard
+from fencepost.model.answer import PROVED, REFUTED, Answer, Hazard, Protection
 from fencepost.model.platform import platform
-from fencepost.model.program import Ask, Channel, DeviceFlag, EventQuery, Place, Program, StreamQuery, from_json
-
-if TYPE_CHECKING:
-    from fencepost.pool import Pool
-
-AT_ONCE = 600
-"""Operations and questions of all programs from which several processes are worth starting at once."""
+from fencepost.model.program import Program, from_json
 
 WORSE, OPEN, FINE = "worse", "open", "fine"
 HARMS = ("address", "value", "shape", "quality")
@@ -39,15 +32,22 @@ class Pair(msgspec.Struct, frozen=True):
     lost: tuple[Hazard, ...] = ()
     """Hazards that only the later side has, accepted ones and those of a harm that does not count left out."""
     passed: tuple[str, ...] = ()
-    """Hazards that only the later side has and that do not count, each with the reason."""
+    """Hazards that only the later side has and that do not count, or that are accepted only now, each with the reason."""
     rests: tuple[tuple[str, str, str], ...] = ()
     """(object, what protected it before, what protects it now) where that changed; margins included."""
+    rests_open: str = ""
+    """Why nothing is said of what protects a variant that changed and stayed proved."""
     cost: tuple[Row, ...] = ()
     """(time per step, cycle or wait; its cost before; its cost after) where that changed."""
     cost_open: str = ""
     """Why nothing is said of the cost of a variant that changed."""
-    prefixes: tuple[str, str] = ("", "")
-    """Folders of the design on either side, for places in their trees."""
+    accepts: tuple[str, ...] = ()
+    """Hazards that the later side accepts and the earlier one, which is there, does not."""
+
+    @property
+    def edited(self) -> bool:
+        """Whether the design does something else than before."""
+        return any(change.edits for change in self.changes)
 
 
 def pairs(before: Sequence[Entry], after: Sequence[Entry]) -> list[tuple[Entry | None, Entry | None]]:
@@ -100,145 +100,104 @@ def compare(
         _nothing_in_common(before, after, names)
     programs: list[list[Program | None]] = []
     questions: list[tuple[Case, Program]] = []
+    numbers: list[list[int]] = []
+    """Of each pair, the numbers of its questions on either side, -1 for none."""
     for couple in found:
         built: list[Program | None] = []
+        asked: list[int] = []
         for side, entry in enumerate(couple):
-            if entry is None:
-                built.append(None)
-                continue
-            where = f" [{entry.case.title}]" if entry.case.title else ""
-            if entry.error is not None or entry.program is None:
-                raise InputError(f"{names[side]}: {entry.case.design}{where}: {entry.error}")
-            built.append(from_json(entry.program.encode(), names[side]))
-        programs.append(built)
-        for entry, made in zip(couple, built, strict=True):
+            made = None if entry is None else _built(entry, names[side])
+            built.append(made)
+            asked.append(len(questions) if made is not None else -1)
             if entry is not None and made is not None:
                 questions.append((msgspec.structs.replace(entry.case, budget=budget, explain=False), made))
+        programs.append(built)
+        numbers.append(asked)
     # Of two sides that are one design the later one is asked, and the answer told of both.
     twins = {id(old): new for old, new in programs if old is not None and new is not None and same_text(old, new)}
-    from fencepost.pool import Pool
-
-    with Pool() as pool:
-        answers = iter(decide_here(questions, pool, twins))
-        outcomes = [[None if made is None else _answered(next(answers)) for made in built] for built in programs]
-        done = [_judge(*couple, built, pair, fail_on) for couple, built, pair in zip(found, programs, outcomes, strict=True)]
-        unexplained = list(_unexplained(done))
-        further: list[tuple[Any, ...]] = [
-            ("explain", *_explaining(outcomes[number][side])) for number, side in unexplained
+    with Decisions(questions, twins) as decisions:
+        # Meanwhile, what changed.
+        moved = [
+            tuple(changes(old, new)) if old is not None and new is not None and id(old) not in twins else ()
+            for old, new in programs
         ]
-        costs = Costs(platform((before or after)[0].case.platform if before or after else None))
-        costed = [pair for pair in sorted(done, key=lambda pair: pair.judged != WORSE) if pair.changes]
-        further += [("cost", program, costs.platform) for program in costs.wanted(map(_programs, costed))]
-        # What takes longest is begun first.
-        order = sorted(range(len(further)), key=lambda n: further[n][0] == "cost")
-        results = dict(zip(order, pool.map(_further, [further[n] for n in order]), strict=True))
-    for n, (number, side) in enumerate(unexplained):
-        outcomes[number][side] = _answered(results[n])
-    for number in dict.fromkeys(number for number, _ in unexplained):
-        done[number] = _judge(*found[number], programs[number], outcomes[number], fail_on)
-    for n, one in enumerate(further):
-        if one[0] == "cost":
-            costs.enter(one[1], *results[n])
-    return _with_costs(done, costs)
+        outcomes = decisions.outcomes()
+        done = [
+            _judge(*couple, tuple(outcomes[k] if k >= 0 else None for k in asked), one, fail_on)
+            for couple, asked, one in zip(found, numbers, moved, strict=True)
+        ]
+        return _explained(done, numbers, decisions)
 
 
-def _further(question: tuple[Any, ...]) -> Any:
-    """A question about one variant that changed: its answer with explanations, or what it costs."""
-    return _decided((question[1], question[2])) if question[0] == "explain" else cost_of(*question[1:])
+def _built(entry: Entry, name: str) -> Program:
+    where = f" [{entry.case.title}]" if entry.case.title else ""
+    if entry.error is not None or entry.program is None:
+        raise InputError(f"{name}: {entry.case.design}{where}: {entry.error}")
+    return from_json(entry.program.encode(), name)
+
+
+def _explained(found: list[Pair], numbers: Sequence[Sequence[int]], decisions: Decisions) -> list[Pair]:
+    """The pairs with what closes hazards that are new, what protects objects, and the change of cost of those that changed."""
+    closing: dict[int, int] = {}
+    protecting: dict[int, tuple[str, ...] | None] = {}
+    told: set[object] = set()
+    protected: dict[object, int] = {}
+    for number, pair in enumerate(found):
+        before, after = numbers[number]
+        old, new = (outcome.answer.verdict if outcome is not None and outcome.answer is not None else "" for outcome in (pair.before, pair.after))
+        if pair.lost:
+            # Once for each set of changes and hazards, as the report tells it once.
+            key = (pair.design, pair.changes, pair.because, tuple(hazard.name for hazard in pair.lost))
+            if key not in told:
+                closing[after] = number
+                if old == PROVED:
+                    protecting[before] = tuple(hazard.object for hazard in pair.lost)
+            told.add(key)
+        elif pair.edited and old == PROVED == new:
+            alike = protected.setdefault((pair.design, pair.changes, pair.because), number)
+            if alike == number:
+                protecting.update({before: None, after: None})
+            else:
+                found[number] = msgspec.structs.replace(pair, rests_open=f"not compared, {found[alike].label} changed alike and was")
+    costs = Costs(platform(decisions.questions[0][0].platform if decisions.questions else None))
+    # The worse first, as few are looked at.
+    costed = sorted(((n, pair) for n, pair in enumerate(found) if pair.edited), key=lambda one: one[1].judged != WORSE)
+    of = {id(program): number for number, (_, program) in enumerate(decisions.questions)}
+    wanted = costs.wanted([_programs(pair) for _, pair in costed])
+    closes, protects, cost = decisions.explained(list(closing), protecting, [of[id(program)] for program in wanted])
+    for program, (one, why) in zip(wanted, cost, strict=True):
+        costs.enter(program, one, why)
+    made = list(found)
+    for number, pair in enumerate(found):
+        before, after = numbers[number]
+        pair = msgspec.structs.replace(
+            pair, before=_with(pair.before, protects.get(before), None), after=_with(pair.after, protects.get(after), closes.get(after))
+        )
+        if before in protects and after in protects:
+            pair = msgspec.structs.replace(pair, rests=tuple(_rests(protects[before], protects[after])))
+        made[number] = pair
+    for number, pair in costed:
+        old_program, new_program = _programs(pair)
+        if old_program is not None and new_program is not None:
+            rows, why = costs.change(old_program, new_program)
+            made[number] = msgspec.structs.replace(made[number], cost=rows, cost_open=why)
+    return made
+
+
+def _with(outcome: Outcome | None, protections: tuple[Protection, ...] | None, fixes: tuple[str, ...] | None) -> Outcome | None:
+    """The outcome with what was asked later, where it was."""
+    if outcome is None or outcome.answer is None or (protections is None and fixes is None):
+        return outcome
+    answer = outcome.answer
+    answer = msgspec.structs.replace(
+        answer, protections=answer.protections if protections is None else protections, fixes=answer.fixes if fixes is None else fixes
+    )
+    return msgspec.structs.replace(outcome, answer=answer)
 
 
 def _programs(pair: Pair) -> tuple[Program | None, Program | None]:
     before, after = pair.before, pair.after
     return before.program if before is not None else None, after.program if after is not None else None
-
-
-def _unexplained(found: Sequence[Pair]) -> Iterator[tuple[int, int]]:
-    """(number of the pair, side) of the answers whose explanation tells something.
-
-    What protects an object, where both sides are proved or a proof was lost; what closes a hazard, where it is new. The
-    latter once for each set of changes and hazards, as the report tells it once.
-    """
-    seen: set[object] = set()
-    for number, pair in enumerate(found):
-        old, new = (outcome.answer if outcome is not None else None for outcome in (pair.before, pair.after))
-        proved = old is not None and old.verdict == PROVED
-        if pair.lost:
-            key = (pair.design, pair.changes, pair.because, tuple(hazard.name for hazard in pair.lost))
-            if key not in seen:
-                yield from ((number, 0), (number, 1)) if proved else ((number, 1),)
-            seen.add(key)
-        elif pair.changes and proved and new is not None and new.verdict == PROVED:
-            yield from ((number, 0), (number, 1))
-
-
-def _explaining(outcome: Outcome | None) -> tuple[Case, Program]:
-    assert outcome is not None and outcome.program is not None
-    # A comparison prints no masks, and each is a search of its own.
-    return msgspec.structs.replace(outcome.case, explain=True, masks=False), outcome.program
-
-
-def _with_costs(found: Sequence[Pair], costs: Costs) -> list[Pair]:
-    """The pairs, with the change of cost of those that changed, the worse first as few are looked at."""
-    made: dict[int, Pair] = {}
-    for number, pair in sorted(enumerate(found), key=lambda one: one[1].judged != WORSE):
-        old, new = _programs(pair)
-        if pair.changes and old is not None and new is not None:
-            rows, why = costs.change(old, new)
-            pair = msgspec.structs.replace(pair, cost=rows, cost_open=why)
-        made[number] = pair
-    return [made[number] for number in range(len(found))]
-
-
-def _answered(outcome: Outcome) -> Outcome:
-    if outcome.answer is None:
-        raise (RuntimeError if outcome.crashed else InputError)(outcome.error)
-    return outcome
-
-
-def decide_here(
-    questions: Sequence[tuple[Case, Program]], pool: Pool, twins: Mapping[int, Program]
-) -> list[Outcome]:
-    """The outcomes, each question that two variants or sides share decided once; `twins`: id of a program -> the program
-    of the other side that is asked in its place."""
-    asked = [(case, twins.get(id(program), program)) for case, program in questions]
-    keys = [
-        (program.objects, program.threads, program.accepted, case.environment, case.platform, case.never, program.places)
-        for case, program in asked
-    ]
-    unique = dict(zip(reversed(keys), reversed(asked), strict=True))
-    # What takes longest is begun first, as far as the text tells.
-    todo = sorted(unique, key=lambda key: -_weight(unique[key][1]))
-    work = sum(len(thread.nodes) for key in todo for thread in key[1])
-    known = dict(zip(todo, pool.map(_decided, [unique[key] for key in todo], work > AT_ONCE), strict=True))
-    return [_for(case, program, known[key]) for key, (case, program) in zip(keys, questions, strict=True)]
-
-
-def _weight(program: Program) -> int:
-    """How long a program takes, as far as its text tells: where streams meet or are queried the states are many times as many."""
-    asked = {type(node.question) for thread in program.threads for node in thread.nodes if isinstance(node, Ask)}
-    times = 8 if any(isinstance(o, (Channel, DeviceFlag)) for o in program.objects) else 4 if asked & {EventQuery, StreamQuery} else 1
-    return times * sum(len(thread.nodes) for thread in program.threads)
-
-
-def _decided(question: tuple[Case, Program]) -> Outcome:
-    return answer_program(*question)
-
-
-def _for(case: Case, program: Program, known: Outcome) -> Outcome:
-    """An outcome as the answer to a case that asks the same of an equal program."""
-    from fencepost.check import matches
-
-    if known.answer is None:
-        return msgspec.structs.replace(known, case=case)
-    answer = known.answer
-    if known.program is not None and known.program.places != program.places:
-        answer = moved(answer, known.program, program)
-    answer = msgspec.structs.replace(
-        answer, design=case.design, variant=case.label, parameters=dict(case.parameters), expected=case.expected,
-        expected_hazard=case.hazard,
-    )  # fmt: skip
-    answer = msgspec.structs.replace(answer, matches=matches(answer, case))
-    return Outcome(case, answer, program)
 
 
 def _nothing_in_common(before: Sequence[Entry], after: Sequence[Entry], names: tuple[str, str]) -> None:
@@ -259,19 +218,19 @@ def _nothing_in_common(before: Sequence[Entry], after: Sequence[Entry], names: t
 
 
 def _judge(
-    old: Entry | None, new: Entry | None, built: Sequence[Program | None], outcomes: Sequence[Outcome | None],
+    old: Entry | None, new: Entry | None, outcomes: tuple[Outcome | None, ...], moved: tuple[Change, ...],
     fail_on: Sequence[str],
 ) -> Pair:
     one = new or old
     assert one is not None
     before, after = outcomes
-    prefixes = (old.prefix if old else "", new.prefix if new else "")
-    pair = Pair(one.case.design, one.case.title, before, after, FINE, prefixes=prefixes)
+    pair = Pair(one.case.design, one.case.title, before, after, FINE)
     if after is None or after.answer is None:
         assert before is not None and before.answer is not None
         return _gone(pair, before.answer)
     earlier = before.answer if before is not None else None
-    lost, passed = _lost(earlier, after.answer, fail_on)
+    accepts = _accepts(earlier, after)
+    lost, passed = _lost(earlier, after.answer, fail_on, accepts)
     declared = before is None and after.answer.expected is not None and bool(after.answer.matches)
     if declared:
         passed, lost = [*passed, *(f"{hazard.name}: declared" for hazard in lost)], []
@@ -280,17 +239,14 @@ def _judge(
         instead = [one for one in lost if one.name == new.case.hazard and old.case.hazard not in (None, one.name)]
         lost = [one for one in lost if one not in instead]
         passed = [*passed, *(f"{one.name}: declared, instead of {old.case.hazard}" for one in instead)]
-    moved: tuple[Change, ...] = ()
-    if built[0] is not None and built[1] is not None:
-        moved = tuple(changes(built[0], built[1], prefixes))
     pair = msgspec.structs.replace(
-        pair, changes=moved, lost=tuple(lost), passed=tuple(passed), rests=tuple(_rests(earlier, after.answer))
+        pair, changes=moved, lost=tuple(lost), passed=tuple(dict.fromkeys(passed)), accepts=tuple(accepts)
     )
     judged, because = _verdict(earlier, after.answer, lost, declared)
     if judged == FINE and old is not None and new is not None:
         because = list(_asked_elsewhere(old.case, new.case))
         judged = OPEN if because else FINE
-    if judged == FINE and old is not None and new is not None and not moved:
+    if judged == FINE and old is not None and new is not None and not pair.edited:
         stale = [path for path in new.models if path in old.models and old.models[path] != new.models[path]]
         if stale:
             judged = OPEN
@@ -315,15 +271,26 @@ def _gone(pair: Pair, answer: Answer) -> Pair:
     return msgspec.structs.replace(pair, because=("the variant is gone",))
 
 
-def _lost(before: Answer | None, after: Answer, fail_on: Sequence[str]) -> tuple[list[Hazard], list[str]]:
-    """(new hazards that count, new hazards that do not)."""
+def _accepts(before: Answer | None, after: Outcome) -> dict[str, str]:
+    """Hazards that are accepted now and were not, each with the reason that is given. A design that is new has no before."""
+    if before is None or after.program is None:
+        return {}
+    return {one.hazard: one.because for one in after.program.accepted if one.hazard not in before.accepted}
+
+
+def _lost(
+    before: Answer | None, after: Answer, fail_on: Sequence[str], accepts: Mapping[str, str]
+) -> tuple[list[Hazard], list[str]]:
+    """(new hazards that count, new hazards that do not, and old ones that are accepted only now)."""
     known = {hazard.name for hazard in before.hazards} if before is not None and before.verdict == REFUTED else set()
     lost: list[Hazard] = []
     passed: list[str] = []
     for hazard in after.hazards if after.verdict == REFUTED else ():
-        if hazard.name in known:
+        if hazard.name in accepts:
+            passed.append(f"{hazard.name}: accepted with this change, because: {accepts[hazard.name]}")
+        elif hazard.name in known:
             continue
-        if hazard.name in after.accepted:
+        elif hazard.name in after.accepted:
             passed.append(f"{hazard.name}: accepted")
         elif hazard.harm not in fail_on:
             passed.append(f"{hazard.name}: harm {hazard.harm} is not among --fail-on {','.join(fail_on)}")
@@ -354,26 +321,14 @@ def _hang(text: str) -> str:
     return text.partition(" - ")[0]
 
 
-def _rests(before: Answer | None, after: Answer) -> list[tuple[str, str, str]]:
+def _rests(before: Sequence[Protection], after: Sequence[Protection]) -> list[tuple[str, str, str]]:
     """Objects whose protection or margin changed: what orders the conflicting accesses, in words, before and after."""
-    olds = {p.object: _protection(p.by, p.margin) for p in before.protections} if before is not None else {}
-    news = {p.object: _protection(p.by, p.margin) for p in after.protections}
-    if not olds or not news:
-        return []
+    olds, news = ({p.object: _protection(p.by, p.margin) for p in side} for side in (before, after))
     return [(name, olds[name], news[name]) for name in olds if name in news and olds[name] != news[name]]
 
 
 def _protection(by: Sequence[str], margin: int | None) -> str:
     return (", ".join(by) or "-") + (f"; margin {margin}" if margin is not None else "")
-
-
-def place_in_tree(place: Place, prefix: str) -> Place:
-    """A place relative to the root of its tree."""
-    if not prefix or place.file.startswith("<"):
-        return place
-    import posixpath
-
-    return msgspec.structs.replace(place, file=posixpath.normpath(f"{prefix}/{place.file}"))
 
 
 def exit_code(found: Sequence[Pair]) -> int:

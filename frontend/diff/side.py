@@ -5,6 +5,8 @@ Two states of one file cannot be imported into one process: they are the same mo
 
 from __future__ import annotations
 
+import functools
+import gc
 import hashlib
 import os
 import subprocess
@@ -14,6 +16,7 @@ from pathlib import Path
 import msgspec
 from fencepost.check import Case
 from fencepost.errors import InputError
+from fencepost.model.program import Program
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -29,11 +32,10 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One variant. `program` is its JSON; `prefix` leads from the root to the folder that its places are relative to."""
+    """One variant. `program` is its JSON, with places as they are written from the root of its tree."""
 
     case: Case
     program: str | None = None
-    prefix: str = ""
     models: dict[str, str | None] = {}
     """File of the engine that the design stands for -> hash of its content, None when the tree lacks it."""
     error: str | None = None
@@ -112,13 +114,31 @@ def _entry(target: object, case: Case, root: str) -> Entry:
     except (Exception, SystemExit) as error:  # the body of a design is the user's code: it may raise anything
         return Entry(case, error=one_line(error))
     folder = os.path.dirname(os.path.realpath(target.place.rpartition(":")[0] if target.function else target.spelling))
-    prefix = os.path.relpath(folder, os.path.realpath(root)).replace(os.sep, "/")
     models = {stands.path: _hash(Path(root) / stands.path) for stands in program.stands_for}
-    return Entry(case, to_json(program).decode(), "" if prefix == "." else prefix, models)
+    return Entry(case, to_json(from_root(program, folder, root)).decode(), models)
 
 
 def _hash(path: Path) -> str | None:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+
+
+def from_root(program: Program, folder: str, root: str) -> Program:
+    """The program with places as they are written from the root; `folder` is the one that they are relative to. What does not
+    lie below the root is written from the root of the machine."""
+    files: dict[str, str] = {}
+    for place in {place for frames in program.places for place in frames}:
+        files[place.file] = place.file if place.file.startswith("<") else _written(os.path.join(folder, place.file), root)
+    places = tuple(
+        tuple(msgspec.structs.replace(place, file=files[place.file]) for place in frames) for frames in program.places
+    )
+    return msgspec.structs.replace(program, places=places)
+
+
+@functools.cache
+def _written(path: str, root: str) -> str:
+    path, root = os.path.realpath(path), os.path.realpath(root)
+    inside = path.startswith(os.path.join(root, ""))
+    return (os.path.relpath(path, root) if inside else path).replace(os.sep, "/")
 
 
 def _own_designs(root: str) -> None:
@@ -131,6 +151,8 @@ def _own_designs(root: str) -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()  # a trace drops little, and the process ends with it
     asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
     _own_designs(asked.root)
     Path(sys.argv[1]).write_bytes(msgspec.json.encode(build_side(asked)))
+    gc.freeze()

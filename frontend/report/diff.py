@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import msgspec
 from fencepost.check import Outcome
-from fencepost.diff.compare import FINE, OPEN, WORSE, Pair, place_in_tree
+from fencepost.diff.compare import FINE, OPEN, WORSE, Pair
 from fencepost.model.answer import Answer
 from fencepost.report.github import annotation
 from fencepost.report.summary import verdict_text
@@ -35,7 +35,7 @@ def write(
 
 
 def to_json(found: Sequence[Pair], names: tuple[str, str]) -> bytes:
-    """`{"fencepost_diff": 1, "before": ..., "after": ..., "pairs": [...]}` with both answers of every pair in full."""
+    """`{"fencepost_diff": 1, "before": ..., "after": ..., "pairs": [...]}` with both answers of every pair, explained as far as the text tells."""
     document = {"fencepost_diff": 1, "before": names[0], "after": names[1], "pairs": [_plain(pair) for pair in found]}
     return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
@@ -52,7 +52,9 @@ def _plain(pair: Pair) -> dict[str, Any]:
         "changes": pair.changes,
         "lost": [{**msgspec.to_builtins(hazard), "name": hazard.name} for hazard in pair.lost],
         "passed": pair.passed,
+        "accepts": pair.accepts,
         "rests": [{"object": name, "before": old, "after": new} for name, old, new in pair.rests],
+        "rests_open": pair.rests_open,
         "cost": [{"what": what, "before": old, "after": new} for what, old, new in pair.cost],
         "cost_open": pair.cost_open,
         "before": answer(pair.before),
@@ -88,8 +90,7 @@ def sentences(pair: Pair) -> Iterator[tuple[str, str]]:
             yield "was", f"ordered by {was}"
         for mark, access in (("[1]", hazard.first), ("[2]", hazard.second)):
             if access is not None:
-                places = tuple(place_in_tree(place, pair.prefixes[1]) for place in access.places)
-                yield mark, access_text(msgspec.structs.replace(access, places=places))
+                yield mark, access_text(access)
     for name, old, new in pair.rests:
         yield "rests on", f"{name}: {old}  ->  {new}"
     for row in pair.cost:
@@ -131,6 +132,8 @@ def closing(found: Sequence[Pair], seconds: float | None) -> str:
     text = f"{len(found)} variant{'' if len(found) == 1 else 's'}, {changed} changed: " + ", ".join(
         f"{counts[kind]} {words[kind]}" for kind in (WORSE, OPEN, FINE) if counts[kind]
     )
+    accepted = dict.fromkeys(name for pair in found for name in pair.accepts)
+    text += f"; accepted with this change: {', '.join(accepted)}" if accepted else ""
     return text + (f"; {seconds:.2f} s" if seconds is not None else "")
 
 
@@ -220,6 +223,7 @@ def _markdown(found: Sequence[Pair], names: tuple[str, str], out: TextIO, second
 
     judged = {pair.judged for pair in found}
     head = "a proof was lost" if WORSE in judged else "cannot be told" if OPEN in judged else "nothing got worse"
+    head += ", and a hazard was accepted" if any(pair.accepts for pair in found) else ""
     out.write(f"### fencepost: {head}\n\n| design | variant | {cell(names[0])} | {cell(names[1])} | judged |\n")
     out.write("| --- | --- | --- | --- | --- |\n")
     shown = [pair for pair in found if pair.judged != FINE or pair.changes]
@@ -247,7 +251,7 @@ def _annotations(found: Sequence[Pair], out: TextIO) -> None:
         gone = f" ({went[0].kind}: {went[0].text}, {went[0].before})" if went else ""
         for hazard in pair.lost:
             text = missing_edge(hazard, pair.after.program if pair.after else None)
-            place = place_in_tree(hazard.second.places[-1], pair.prefixes[1]) if hazard.second.places else None
+            place = hazard.second.places[-1] if hazard.second.places else None
             lines["error"].append(annotation("error", place, f"{title}: {hazard.name}", text + gone))
         if pair.judged == WORSE and not pair.lost:
             lines["error"].append(annotation("error", None, title, "; ".join(pair.because)))
