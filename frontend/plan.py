@@ -11,7 +11,7 @@ from fencepost.check import Case, Outcome, cases, decide_all
 from fencepost.errors import InputError
 from fencepost.loader import Target
 from fencepost.model import program as p
-from fencepost.model.answer import PROVED, Answer
+from fencepost.model.answer import PROVED, REFUTED, Answer
 from fencepost.parameters import parse, signature, spelled, type_name
 
 MOST = 1024
@@ -32,8 +32,13 @@ class Combination(msgspec.Struct, frozen=True):
 
     @property
     def proved(self) -> bool:
-        """Whether it is safe."""
-        return self.answer is not None and self.answer.verdict == PROVED
+        """Whether it is safe, and waits for nothing for ever."""
+        return self.answer is not None and self.answer.verdict == PROVED and not self.answer.stops
+
+    @property
+    def known(self) -> bool:
+        """Whether it is proved, or known not to be fine."""
+        return self.answer is not None and (self.answer.verdict in (PROVED, REFUTED) or bool(self.answer.stops))
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -49,7 +54,7 @@ class Plan(msgspec.Struct, frozen=True):
     axis: str | None
     """The integer parameter whose values are the columns of the table; the other settings belong to the rows."""
     lost: tuple[tuple[frozenset[str], tuple[tuple[str, Any], ...]], ...]
-    """(waits, other settings) that no value of `axis` saves."""
+    """(waits, other settings) that no value of `axis` saves: known not to be fine wherever the design can be built."""
     implies: tuple[tuple[str, str], ...]
     """(a, b): wherever `a` is kept, `b` changes neither the verdict nor a hazard, and elsewhere it does."""
 
@@ -96,7 +101,7 @@ class Plan(msgspec.Struct, frozen=True):
         while True:
             below = tuple((n, lower - 1 if n == self.axis else v) for n, v in setting)
             found = self.table.get((kept, below))
-            if found is None:
+            if found is None or not found.known:
                 return None
             if not found.proved:
                 return int(value - lower)
@@ -243,11 +248,11 @@ def plan(
     }
     minimal = {column: tuple(_minimal([kept for kept in rows if table[kept, column].proved])) for column in columns}
     made = Plan(target.design, dict(base.parameters), waits, columns, table, minimal, axis, (), ())
-    groups: dict[tuple[frozenset[str], Any], bool] = {}
+    groups: dict[tuple[frozenset[str], Any], list[Combination]] = {}
     for kept, column in keys:
-        row = (kept, made.split(column)[0])
-        groups[row] = groups.get(row, False) or table[kept, column].proved
-    lost = sorted((row for row, saved in groups.items() if not saved), key=lambda row: (len(row[0]), sorted(row[0])))
+        groups.setdefault((kept, made.split(column)[0]), []).append(table[kept, column])
+    bad = [row for row, cells in groups.items() if _none_is_fine(cells)]
+    lost = sorted(bad, key=lambda row: (len(row[0]), sorted(row[0])))
     return msgspec.structs.replace(made, lost=tuple(lost), implies=_implications(waits, rows, columns, table))
 
 
@@ -255,32 +260,44 @@ def _minimal(sets: Sequence[frozenset[str]]) -> list[frozenset[str]]:
     return sorted((one for one in sets if not any(other < one for other in sets)), key=lambda s: (len(s), sorted(s)))
 
 
-def _seen(combination: Combination) -> tuple[Any, ...]:
-    """What a combination shows: its verdict and its hazards by name and operations."""
+def _none_is_fine(cells: Sequence[Combination]) -> bool:
+    """Whether each that can be built is known not to be fine, and some can."""
+    built = [one for one in cells if one.answer is not None]
+    return bool(built) and all(one.known and not one.proved for one in built)
+
+
+def _seen(combination: Combination) -> tuple[Any, ...] | None:
+    """What a combination shows: its verdict, its hazards by name and operations, and its hangs; None where that is not known."""
     answer = combination.answer
     if answer is None:
         return ("error",)
+    if not combination.known:
+        return None
     hazards = {(h.name, h.first and (h.first.operation, h.first.places), h.second.operation, h.second.places) for h in answer.hazards}
-    return (answer.verdict, frozenset(hazards))
+    return (answer.verdict, frozenset(hazards), frozenset(stop.partition(" - ")[0] for stop in answer.stops))
 
 
 def _implications(
     waits: Sequence[str], rows: Sequence[frozenset[str]], columns: Sequence[Any], table: dict[Any, Combination]
 ) -> tuple[tuple[str, str], ...]:
-    """Pairs (a, b) such that beside `a`, `b` never changes anything, though without `a` it does."""
+    """Pairs (a, b) such that beside `a`, `b` never changes anything, though without `a` it does.
 
-    def changes(b: str, kept: frozenset[str]) -> bool:
-        return any(
-            _seen(table[kept - {b}, column]) != _seen(table[kept | {b}, column])
+    What is not known may change, and is no change: nothing is said of it.
+    """
+
+    def changes(b: str, kept: frozenset[str], unknown: bool) -> bool:
+        pairs = [
+            (_seen(table[kept - {b}, column]), _seen(table[kept | {b}, column]))
             for column in columns
             if (kept - {b}, column) in table and (kept | {b}, column) in table
-        )
+        ]
+        return any(unknown if None in pair else pair[0] != pair[1] for pair in pairs)
 
     return tuple(
         (a, b)
         for a in waits
         for b in waits
         if a != b
-        and not any(changes(b, kept) for kept in rows if a in kept)
-        and any(changes(b, kept) for kept in rows if a not in kept)
+        and not any(changes(b, kept, unknown=True) for kept in rows if a in kept)
+        and any(changes(b, kept, unknown=False) for kept in rows if a not in kept)
     )

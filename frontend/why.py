@@ -15,7 +15,7 @@ from fencepost.model.effects import Enqueue, StreamJoinsEvent, StreamJoinsStream
 from fencepost.model.platform import platform as platform_named
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.waits.catalogue import operation
-from fencepost.proofs.waits.classify import NEEDED, Finding, Waits, waits
+from fencepost.proofs.waits.classify import CONDITIONAL, NEEDED, Finding, Waits, waits
 from fencepost.proofs.waits.decide import Oracle
 from fencepost.proofs.waits.handles import Node, Origin
 from fencepost.proofs.waits.static import Text
@@ -125,7 +125,8 @@ class Why:
 
     def _synchronisation(self, finding: Finding) -> Iterator[Line]:
         sync = self.answer.syncs[finding.sync]
-        yield "class", f"{WORDS.get(finding.kind, finding.kind)} ({sync.kind}: {self.told.text(sync)})"
+        kind = "redundant while another stays" if finding.kind == CONDITIONAL else WORDS.get(finding.kind, finding.kind)
+        yield "class", f"{kind} ({sync.kind}: {self.told.text(sync)})"
         if finding.kind == NEEDED:
             pairs = self.rests(finding)
             said = list(dict.fromkeys(f"{name}: {self.told.operation(a)} before {self.told.operation(b)}" for name, a, b in pairs))
@@ -135,6 +136,15 @@ class Why:
                 yield "rests", f"and {len(said) - 6} more pairs"
         for sentence in self.told.details(finding):
             yield "", sentence
+
+    def _verdict(self, finding: Finding) -> str:
+        """The class of a wait in a line: with what goes wrong without it, or what has to stay."""
+        if finding.kind == NEEDED and finding.breaks:
+            return f"needed, without it: {', '.join(dict.fromkeys(hazard.name for hazard in finding.breaks))}"
+        if finding.kind == CONDITIONAL and finding.alternatives:
+            stay = finding.alternatives[0]
+            return f"redundant while {self.told.numbers(stay)} {'stays' if len(stay) == 1 else 'stay'}"
+        return WORDS.get(finding.kind, finding.kind)
 
     def _record(self, at: Node, op: p.Record) -> Iterator[Line]:
         streams = self.text.handles.of(at[0], op.stream)
@@ -153,7 +163,7 @@ class Why:
             sync = self.answer.syncs[finding.sync]
             wait = operation(self.program, sync.at)
             if isinstance(wait, (p.EventSync, p.StreamWaitEvent)) and self.text.handles.of(sync.at[0], wait.event) & mine:
-                waiting.append(f"{self.told.operation(sync.at)}: {WORDS.get(finding.kind, finding.kind)}")
+                waiting.append(f"{self.told.operation(sync.at)}: {self._verdict(finding)}")
         yield from (("waited", text) for text in waiting)
         if not waiting:
             yield "waited", "by nobody"

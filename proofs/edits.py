@@ -29,7 +29,7 @@ def writable(program: p.Program, t: int, op: p.Operation) -> bool:
         for one, thing in zip(named, things, strict=False)
         if isinstance(thing, p.Event) and thing.process not in ("", thread.process)
     }
-    if foreign - {x.id for x in _named(thread.nodes)}:
+    if foreign and foreign - {x.id for x in _named(thread.nodes)}:
         return False  # an event of another process is known here only where it was handed over (S140)
     waits = op.stream if isinstance(op, p.StreamSync) else op.other if isinstance(op, p.WaitStream) else None
     agent = program.objects[waits.id] if isinstance(waits, (p.Obj, p.Slot)) else None

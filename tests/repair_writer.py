@@ -34,6 +34,8 @@ _ORDER = re.compile(rf"{_NAME}\.(synchronize|wait_event|wait_stream|record_strea
 _NEW = re.compile(r", a new (?:ring of (\d+) events|event)(?: of GPU (\d+))? recorded behind .+ \(\S+:(\d+)\)$")
 _AGAIN = re.compile(r"(?:, )?([^,()]+)\.record\(\) also behind .*?(?: \((\S+):(\d+)\))?$")
 _SLOTS = re.compile(r"(.+): (\d+) slots instead of (\d+)(?:; (.+) as well)?$")
+_HANDED = re.compile(r"a new queue of 1: get\(\)(?: and (.+?))? before (.+?), (a new event recorded and )?put\(\) behind .+ \(\S+:(\d+)\)$")
+_KEPT = re.compile(r".+ not given back: ")
 _WHOSE = re.compile(r" of ([^,()]+)$")
 
 
@@ -50,6 +52,12 @@ class Written:
         self.events: dict[str, tuple[int | None, int]] = {}
         """Name -> how many there are where it is a ring, and of which GPU."""
         self.depths: dict[str, int] = {}
+        self.queues: list[str] = []
+        """Queues of one item without content, which are new."""
+        self.made: dict[str, Any] = {}
+        """These queues in the design that is traced."""
+        self.removed: list[int] = []
+        """Lines whose statement goes."""
         for one in additions:
             line = one.place.rpartition(":")[2]
             if " < " in one.place or " < " in one.text or "on the same line" in one.text:
@@ -60,6 +68,13 @@ class Written:
         slots = _SLOTS.match(text)
         if slots:
             self.depths.update(dict.fromkeys([slots[1], *(slots[4] or "").split(", ")], int(slots[2])))
+            return
+        if _KEPT.match(text):
+            self.removed.append(line)
+            return
+        handed = _HANDED.match(text)
+        if handed:
+            self._hand(handed, line)
             return
         again = _AGAIN.match(text)
         if again:
@@ -81,6 +96,23 @@ class Written:
             if also is None or also[3] is None:
                 raise Unreadable(text)
             self._record(also[1], int(also[3]), None, rest.rpartition(" (")[0])
+
+    def _hand(self, handed: re.Match[str], line: int) -> None:
+        """A hand-over: the get in front of the wait that comes with it, the put behind the record."""
+        name = f"handed over {len(self.queues)}"
+        self.queues.append(name)
+
+        wait, before, recorded, other = handed.groups()
+        self._at(line, "before", lambda d: self.made[name].get(), before)
+        if recorded:
+            order = _ORDER.match(f"{wait} before it")
+            assert order is not None
+            subject, index, call, object_, of = order.groups()[:5]
+            self._at(line, "before", lambda d: self._do(d, call, (subject, index), (object_, of)), before)
+            event = subject if call == "synchronize" else object_
+            self.events[event] = (None, 0)
+            self._record(event, int(other), None, "")
+        self._at(int(other), "behind", lambda d: self.made[name].put(), "")
 
     def _at(self, line: int, where: str, what: Callable[[Design], None], beside: str) -> None:
         """`beside`: the operation in words, which may end with the thread that is meant, where a body has several."""
@@ -177,6 +209,8 @@ def program_with(function: Callable[..., Any], parameters: Mapping[str, Any], ad
     tree = ast.parse(inspect.getsource(sys.modules[plain.__module__]))
     for number, (line, where, _) in enumerate(written.calls):
         _insert(tree, line, where, number)
+    for line in written.removed:
+        _insert(tree, line, "instead", None)
     ast.fix_missing_locations(tree)
     module = types.ModuleType(plain.__module__)
     module.__file__, module.__package__ = file, plain.__module__.rpartition(".")[0]
@@ -190,8 +224,8 @@ def program_with(function: Callable[..., Any], parameters: Mapping[str, Any], ad
             sys.modules[plain.__module__] = before
 
 
-def _insert(tree: ast.Module, line: int, where: str, number: int) -> None:
-    """A call beside the innermost statement of the line."""
+def _insert(tree: ast.Module, line: int, where: str, number: int | None) -> None:
+    """A call beside the innermost statement of the line, or nothing instead of it."""
     best: tuple[int, list[ast.stmt], int] | None = None
     for node in ast.walk(tree):
         for field in ("body", "orelse", "finalbody"):
@@ -203,6 +237,9 @@ def _insert(tree: ast.Module, line: int, where: str, number: int) -> None:
                         best = size, block, k
     assert best is not None, f"no statement stands at line {line}"
     _, block, k = best
+    if where == "instead":
+        block[k] = ast.copy_location(ast.Pass(), block[k])
+        return
     call = ast.parse(f"{CALL}({number})").body[0]
     call.written = True  # type: ignore[attr-defined]
     for one in ast.walk(call):
@@ -241,6 +278,8 @@ def _objects(written: Written) -> Iterator[None]:
         saved["__init__"](d, name)
         for event, (depth, gpu) in written.events.items():
             d.event(event, depth=depth, gpu=gpu)
+        for queue in written.queues:
+            written.made[queue] = d.queue(queue, capacity=1, item=())
 
     for name in saved:
         setattr(Design, name, begun if name == "__init__" else deeper(name))

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import collections
 import json
+import random
+import sys
 from pathlib import Path
 
 import fencepost as fp
 import pytest
 from fencepost.check import build, cases
 from fencepost.cli import run
+from fencepost.engines import Question, ask
 from fencepost.loader import load
 from fencepost.model import program as p
-from fencepost.model.answer import PROVED
+from fencepost.model.answer import PROVED, REFUTED
 from fencepost.model.language.build import program_of
 from fencepost.proofs.check import check
 from fencepost.proofs.waits import offer
 from fencepost.proofs.waits.repair import Repair, repair
+
+import random_programs
+import random_rendezvous
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,6 +48,7 @@ PUBLISHED = [
     ("TensorRT-LLM#14674: a wait in the tail (one is enough)", "designs/tensorrt_llm.py::v2_manager", "W1 alone (#14128)", [(offer.HOISTED, "prepare_inputs.synchronize() before the block 'terminate the ADP dummy'")]),
     ("TensorRT-LLM#16088: snapshots held to an event", "designs/tensorrt_llm.py::v2_manager", "dropped at return", [(offer.HOLD, "copy_idx snapshot held in prep event"), (offer.HOLD, "block offsets snapshot held in prep event")]),
     ("sglang#31687: the barrier behind the launch", "designs/sglang.py::shared_rows", "barrier at the loop top only (#26380)", [(offer.STREAM, "schedule.wait_event(reads done) before rewrite rows of finished requests")]),
+    ("sglang#31687: one wait, behind the record", "designs/sglang.py::shared_rows", "no barrier", [(offer.STREAM, "schedule.wait_event(reads done) behind its record")]),
     ("sglang#36661: the record kept longer (beside its event)", "designs/sglang.py::batch_records", "no records", [(offer.HOLD, "batch tensors held in result_queue")]),
     ("sglang#34076: record_stream on the gather's indices", "designs/sglang.py::mixed_chunk", "live as long as the record ring", [(offer.USE, "record_stream(forward) behind relay gather")]),
     ("sglang#30435: the old capture first", "designs/sglang.py::publish_ready", "re-recorded", [(offer.CHAIN, "schedule.wait_event(publish_ready) before its record")]),
@@ -254,6 +262,108 @@ def test_offers_that_are_not_decided_are_told() -> None:
 
     found = repair(program_of(design, {}))
     assert found.hazards and (found.repairs or found.open)
+
+
+NOTHING = """
+import fencepost as fp
+
+
+@fp.variant("before: everybody writes", fp.REFUTED, hazard="WAW table", fix="after: a lock")
+@fp.variant("after: a lock", fp.PROVED, locked=True)
+def table(locked: bool = False) -> fp.Design:
+    d = fp.Design("table")
+    rows, lock, out = d.pageable("table"), d.lock("table lock"), d.device("out")
+    side = d.stream("side")
+
+    @d.script("loader")
+    def load() -> None:
+        if locked:
+            lock.acquire()
+        rows.write()
+        if locked:
+            lock.release()
+
+    @d.loop("server")
+    def serve() -> None:
+        if locked:
+            lock.acquire()
+        rows.write()
+        rows.read()
+        if locked:
+            lock.release()
+
+    return d
+"""
+"""No addition of a wait orders two host threads of which one runs once."""
+
+
+def test_why_nothing_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was tried and what stays, and what the declared fix changes: nobody takes silence for an answer."""
+    monkeypatch.setenv("COLUMNS", "80")
+    file = tmp_path / "table.py"
+    file.write_text(NOTHING)
+    assert run(["repair", f"{file}::table", "--jobs", "1"]) == 1
+    text = capsys.readouterr().out
+    flat = " ".join(text.split())
+    assert "nothing that the platform offers as an addition fits these two accesses" in flat
+    assert "the design declares as its fix 'after: a lock'" in flat and "came: table lock.acquire()" in flat
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert run(["repair", f"{file}::table", "--jobs", "1", "--format", "json"]) == 1
+    (design,) = json.loads(capsys.readouterr().out)["designs"]
+    assert design["declared_fix"]["label"] == "after: a lock" and design["declared_fix"]["parameters"] == {"locked": True}
+
+
+def test_what_is_not_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    """Kinds that were tried are named with what they leave; a wait for ever mends nothing."""
+    from fencepost.check import Case
+    from fencepost.report.repair import write_repairs
+
+    def design() -> fp.Design:
+        d = fp.Design("both ways")
+        host, out, go = d.pageable("host"), d.device("out"), d.flag("go")
+
+        @d.loop("one")
+        def one() -> None:
+            host.write()
+
+        @d.script("other")
+        def other() -> None:
+            out.copy_(host, non_blocking=True)
+            go.wait()
+
+        return d
+
+    found = repair(program_of(design, {}))
+    assert found.hazards and not found.repairs
+    write_repairs(Case("here", "both ways", {}), found, sys.stdout)
+    text = " ".join(capsys.readouterr().out.split())
+    assert "no set of additions was found" in text
+    for family, why in found.short:
+        assert family in text and why in text
+
+
+def test_a_set_has_nothing_that_it_does_not_need() -> None:
+    """An addition of one kind beside another that is enough by itself is no set."""
+    found = repair(variant("designs/sglang.py::shared_rows", "barrier on the reads-done event"), most=12)
+    texts = [frozenset(a.text for a in one.additions) for one in found.repairs]
+    assert frozenset({"reads done.record() also behind model"}) in texts
+    assert not any(a < b for a in texts for b in texts)
+    assert not any(a.family == offer.BOTH for one in found.repairs for a in one.additions)
+
+
+def test_random_sets_hold_on_the_machine() -> None:
+    """Sets of random designs, some with collectives: no run of the machine contradicts one, and none needs less."""
+    count: collections.Counter[str] = collections.Counter()
+    makers = {"threads": random_programs.generate, "ranks": random_rendezvous.generate}
+    for family, seed in (("threads", 3_005), ("threads", 3_013), ("ranks", 3_001), ("ranks", 3_004)):  # 3,004: one waits for the event of another
+        found = repair(makers[family](random.Random(seed)), seconds=15.0, most=12)
+        sets = [frozenset((a.family, a.text, a.place) for a in one.additions) for one in found.repairs]
+        assert not any(a < b for a in sets for b in sets)
+        for one in found.repairs:
+            answer = ask(one.program, Question(engine="simulate", examples=5, seed=seed, explain=False))
+            assert answer.verdict != REFUTED, f"seed {seed}: {[a.text for a in one.additions]}"
+            count[family] += 1
+    assert min(count["threads"], count["ranks"]) >= 5, count
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from fencepost.check import build, cases
 from fencepost.loader import load
 from fencepost.model.answer import PROVED
 from fencepost.proofs.check import check
+from fencepost.proofs.waits import offer
 from fencepost.proofs.waits.repair import repair
 
 from repair_writer import Unreadable, program_with
@@ -50,6 +51,27 @@ def test_every_addition_in_the_text_is_proved() -> None:
             for addition in one.additions:
                 count[addition.family] += 1
     assert sum(count.values()) - count["not for this writer"] >= 40 and len(count) >= 10, count
+
+
+FURTHER = [
+    ("designs/cases/event_objects.py::case_c27_sglang_14214", offer.HANDED, "get() before the wait for written, put() behind its record"),
+    ("designs/cases/kv_blocks.py::case_c22_vllm_20139", offer.HANDED, "get() and default.wait_event(access done) before next owner"),
+    ("designs/cases/graphs.py::case_34_onnxruntime_32121", offer.KEPT, "source not given back"),
+    ("designs/cases/graphs.py::case_36_pytorch_193402", offer.KEPT, "workspace not given back"),
+]
+"""No wait mends these: one needs an order of host calls, which a hand-over makes, or a block has to stay with its graph."""
+
+
+@pytest.mark.parametrize(("target", "family", "text"), FURTHER)
+def test_where_no_wait_is_enough(target: str, family: str, text: str) -> None:
+    """One addition, first of all; written into the text it is proved and hangs nobody."""
+    (found,) = load([str(ROOT / target)])
+    case = next(case for case in cases([found]) if case.expected == "refuted")
+    assert found.function is not None
+    first = repair(build(found, case.parameters)).repairs[0]
+    assert [a.family for a in first.additions] == [family] and text in first.additions[0].text
+    written = check(program_with(found.function, case.parameters, first.additions), explain=False)
+    assert written.verdict == PROVED and not written.stops
 
 
 def test_a_wrong_line_is_noticed() -> None:

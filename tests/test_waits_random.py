@@ -9,8 +9,9 @@ from functools import partial
 
 import msgspec
 import pytest
+from fencepost.engines import Question, ask
 from fencepost.model import program as p
-from fencepost.model.answer import PROVED, UNKNOWN
+from fencepost.model.answer import PROVED, REFUTED, UNKNOWN
 from fencepost.model.events import DesignError
 from fencepost.proofs import edits
 from fencepost.proofs.check import check
@@ -119,6 +120,55 @@ def test_classes_against_every_subset(family: str) -> None:
                 left = [(one - {k}) | set(other) for one in least if k in one]
                 assert all(any(fewer <= kept for fewer in least) for kept in left), f"seed {seed}"
     assert family != "alone" or min(compared[kind] for kind in (NEEDED, CONDITIONAL, REDUNDANT, USELESS)) >= 5, compared
+
+
+PLAIN = ("host wait", "stream wait", "record_stream")
+"""Kinds that exist for their edge alone: without it the line could as well not be there."""
+
+
+def test_sets_against_the_machine() -> None:
+    """Each subset of the lines deleted, and run on the machine, which knows of no edges: it shows just what no set covers."""
+    count: collections.Counter[str] = collections.Counter()
+    for seed in (2_015, 2_029, 2_082, 2_158, 2_177, 2_223, 2_275, 2_309):
+        program = doubled(generate(random.Random(seed)), random.Random(seed))
+        syncs = [one for one in synchronisations(program) if one.kind in PLAIN]
+        if not 1 <= len(syncs) <= 4 or len(syncs) < len(synchronisations(program)):
+            continue
+        answer = waits(program, details=False, seconds=20.0)
+        if answer.bad or answer.open or not answer.complete:
+            continue
+        for gone in subsets(syncs):
+            kept = {k for k, one in enumerate(syncs) if one not in gone}
+            safe = any(kept.issuperset(one) for one in answer.sets)
+            question = Question(engine="simulate", examples=25, seed=seed, explain=False)
+            found = ask(deleted(program, gone), question).verdict
+            assert (found == REFUTED) is not safe, f"seed {seed} without {[one.at for one in gone]}: {found}"
+            count["safe" if safe else "refuted"] += 1
+    assert count["safe"] >= 30 and count["refuted"] >= 40, count
+
+
+def deleted(program: p.Program, gone: tuple[Sync, ...]) -> p.Program:
+    """The program without these lines: no node is left of them."""
+    threads = []
+    for t, thread in enumerate(program.threads):
+        away = {n for one in gone for u, n in one.nodes if u == t}
+        left = [n for n in range(len(thread.nodes)) if n not in away]
+        numbers = {n: k for k, n in enumerate(left)}
+
+        def to(n: int, thread: p.Thread = thread, away: set[int] = away, numbers: dict[int, int] = numbers) -> int:
+            while n in away:
+                n = thread.nodes[n].next  # type: ignore[union-attr]
+            return n if n == p.END else numbers[n]
+
+        nodes: list[p.Node] = []
+        for n in left:
+            node = thread.nodes[n]
+            if isinstance(node, p.Do):
+                nodes.append(msgspec.structs.replace(node, next=to(node.next)))
+            else:
+                nodes.append(msgspec.structs.replace(node, branches=tuple((answer, to(after)) for answer, after in node.branches)))
+        threads.append(msgspec.structs.replace(thread, nodes=tuple(nodes), entry=to(thread.entry)))
+    return msgspec.structs.replace(program, threads=tuple(threads), implied=msgspec.UNSET)
 
 
 def subsets(syncs: list[Sync]) -> list[tuple[Sync, ...]]:

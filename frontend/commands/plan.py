@@ -34,7 +34,6 @@ def plan(
     combination that is safe; 1: one has none; 2: usage or input error; 3: one has none that is known, and some are open.
     """
     from fencepost.loader import load
-    from fencepost.model.answer import UNKNOWN
     from fencepost.plan import plan as make
     from fencepost.plan import shared
     from fencepost.report.plan import plans_to_json, write_plans
@@ -47,8 +46,9 @@ def plan(
     progress.clear()
     combinations = [c for one in made for c in one.table.values()]
     errors = [c.outcome.error for c in combinations if c.outcome.error is not None]
-    for error in dict.fromkeys(errors):
-        click.echo(f"fencepost: {error}", err=True)
+    if errors:
+        rest = f" (and {len(errors) - 1} more of {len(combinations)} combinations)" if len(errors) > 1 else ""
+        click.echo(f"fencepost: {errors[0]}{rest}", err=True)
     if format_ == "json":
         click.echo(plans_to_json(made))
     else:
@@ -58,5 +58,5 @@ def plan(
     unsafe = [one for one in made if not any(c.proved for c in one.table.values())]
     if not unsafe:
         return 0
-    open_ = [one for one in unsafe if any(c.answer is not None and c.answer.verdict == UNKNOWN for c in one.table.values())]
+    open_ = [one for one in unsafe if any(c.answer is not None and not c.known for c in one.table.values())]
     return 3 if len(open_) == len(unsafe) else 1

@@ -11,7 +11,9 @@ from fencepost.errors import InputError
 
 if TYPE_CHECKING:
     from fencepost.check import Case
+    from fencepost.model.program import Program
     from fencepost.proofs.waits.repair import Repairs
+    from fencepost.report.repair import Declared
 
 
 def _format(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -49,7 +51,7 @@ def repair(
 
     asked = chosen(targets, sets, keyword, REFUTED, platform)
     programs = [program_of_case(case) for case in asked]
-    answers: list[tuple[Case, Repairs]] = []
+    answers: list[tuple[Case, Repairs, Declared | None]] = []
     codes = {0}
     with Pool(jobs) as pool:
         for number, (case, program) in enumerate(zip(asked, programs, strict=True)):
@@ -60,12 +62,31 @@ def repair(
                 )  # fmt: skip
             except DesignError as error:
                 raise InputError(" ".join(str(error).split())) from None
-            answers.append((case, found))
+            declared = _declared(case, program) if found.hazards and not found.repairs else None
+            answers.append((case, found, declared))
             codes.add(3 if found.open else 1 if found.hazards and not found.repairs else 0)
             if format_ == "text":
                 if number:
                     click.echo()
-                write_repairs(case, found, sys.stdout)
+                write_repairs(case, found, sys.stdout, declared)
     if format_ == "json":
         click.echo(repairs_to_json(answers))
     return next(code for code in (1, 3, 0) if code in codes)
+
+
+def _declared(case: Case, program: Program) -> Declared | None:
+    """The variant that the design declares as the fix of this one, with what is different there."""
+    from fencepost.check import cases
+    from fencepost.chosen import program_of_case
+    from fencepost.diff.changes import changes
+    from fencepost.loader import load
+    from fencepost.report.repair import Declared
+
+    if case.fix is None:
+        return None
+    fixed = next((one for one in cases(load([case.target])) if one.label == case.fix and one.design == case.design), None)
+    if fixed is None:
+        return None
+    found = changes(program, program_of_case(fixed))
+    told = tuple(f"{one.kind}: {one.text}  {one.after or one.before}".rstrip() for one in found)
+    return Declared(case.fix, dict(fixed.parameters), told)

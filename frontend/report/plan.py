@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from fencepost.model.answer import REFUTED
+from fencepost.model.answer import REFUTED, Answer
 from fencepost.parameters import spelled
 from fencepost.plan import Combination, Plan
 
@@ -33,6 +34,8 @@ def cell(combination: Combination, plan: Plan, letters: dict[str, str] | None = 
     answer = combination.answer
     if answer is None:
         return "error"
+    if answer.stops and answer.verdict != REFUTED:
+        return f"hangs: {_stops(answer)[0]}"
     if combination.proved:
         margin = plan.margin(combination.rest, combination.kept)
         star = "*" if plan.waits and combination.kept in plan.minimal[combination.rest] else ""
@@ -84,13 +87,19 @@ def notes(plan: Plan) -> list[tuple[str, str]]:
         ]
         where = f"{plan.axis}={column}: " if plan.axis is not None else ""
         few = ", or ".join(safe[:4]) + (f", and {len(safe) - 4} more" if len(safe) > 4 else "")
-        found.append(("minimal", where + (few or "no placement is safe")))
+        cells = [c for (_, setting), c in plan.table.items() if plan.split(setting)[1] == column]
+        if not few and all(c.answer is None for c in cells):
+            continue  # no design
+        none = "no placement is safe" if all(c.known for c in cells if c.answer is not None) else "no placement is known to be safe"
+        unknown = few and not all(c.known for c in cells if c.answer is not None)
+        found.append(("minimal", where + (few or none) + (", of those that are decided" if unknown else "")))
     for a, b in plan.implies:
         found.append(("implies", f"{a} implies {b}: beside {a} it changes nothing"))
     if plan.axis is not None:
         for row in plan.lost[:6]:
             answers = [at(plan, row, column).answer for column in columns_of(plan)]
-            names = dict.fromkeys(h.name for answer in answers if answer is not None for h in answer.hazards)
+            told = [answer for answer in answers if answer is not None]
+            names = dict.fromkeys(name for one in told for name in (*(h.name for h in one.hazards), *_stops(one)))
             found.append(("lost", f"no {plan.axis} saves {name_of(row, plan)}: {'; '.join(names)}"))
         if len(plan.lost) > 6:
             found.append(("lost", f"and {len(plan.lost) - 6} more placements"))
@@ -98,13 +107,45 @@ def notes(plan: Plan) -> list[tuple[str, str]]:
         found.append(("cost", f"{wait}: {text}"))
     costs: dict[str, int] = {}
     for setting, sets in plan.minimal.items():
-        extra = plan.memory(setting, sets[0]) if sets else None
-        if extra and plan.axis is not None:
-            costs.setdefault(f"{plan.axis}={plan.split(setting)[1]}", extra)
-    costs = dict(sorted(costs.items(), key=lambda one: one[1]))
+        for extra in (plan.memory(setting, kept) for kept in sets):
+            if extra is not None and plan.axis is not None:
+                where = f"{plan.axis}={plan.split(setting)[1]}"
+                costs[where] = min(costs.get(where, extra), extra)
+    costs = {where: extra for where, extra in sorted(costs.items(), key=lambda one: one[1]) if extra}
     if costs:
         found.append(("memory", "more than the least: " + ", ".join(f"{w} +{n} bytes" for w, n in costs.items())))
-    return found
+    return found + undecided(plan)
+
+
+def _stops(answer: Answer) -> list[str]:
+    return [stop.partition(" - ")[0] for stop in answer.stops]
+
+
+MOST_NAMED = 3
+"""Combinations without a verdict that are named for each reason."""
+
+
+def undecided(plan: Plan) -> list[tuple[str, str]]:
+    """("unknown" or "error", why and for which combinations): each reason once."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for (kept, setting), combination in plan.table.items():
+        row, column = plan.split(setting)
+        axis = spelled({plan.axis: column}) if plan.axis is not None else ""
+        label = name_of((kept, row), plan)
+        where = " ".join(part for part in (label if plan.waits or row else "", axis) if part)
+        if combination.answer is None:
+            why = str(combination.outcome.error).strip().splitlines()[-1]
+            reasons.setdefault(("error", re.sub(r" \[[^\[\]]*\]$", "", why)), []).append(where)  # the combination's own name
+        elif not combination.known:
+            reasons.setdefault((combination.answer.verdict, combination.answer.reason or ""), []).append(where)
+    return [
+        (
+            heading,
+            f"{why or 'no reason is given'}: {', '.join(one[:MOST_NAMED])}"
+            + (f", and {len(one) - MOST_NAMED} more" if len(one) > MOST_NAMED else ""),
+        )
+        for (heading, why), one in reasons.items()
+    ]  # fmt: skip
 
 
 def _costs(plan: Plan) -> list[tuple[str, str]]:
@@ -221,7 +262,8 @@ def _wrapped(texts: Sequence[str], widths: Sequence[int], shift: int = 0) -> lis
 
 def _title(plan: Plan) -> str:
     fixed = f" [{spelled(plan.fixed)}]" if plan.fixed else ""
-    star = "; * no wait fewer is safe there" if plan.waits else ""
+    every = all(c.known for c in plan.table.values() if c.answer is not None)
+    star = f"; * no wait fewer is {'' if every else 'known to be '}safe there" if plan.waits else ""
     return f"{plan.target}{fixed}: {len(plan.table)} combinations{star}"
 
 
@@ -231,7 +273,7 @@ def _coloured(line: str) -> Any:
 
     found = Text("  " + line)
     found.highlight_regex(r"proved\*?(, margin -?\d+)?", "green")
-    found.highlight_regex(r"\b(refuted: [a-z, ]+|(WAR|RAW|WAW|UNDEFINED) \S+)", "red")
+    found.highlight_regex(r"\b(refuted: [a-z, ]+|(WAR|RAW|WAW|UNDEFINED) \S+|hangs: .*)", "red")
     return found
 
 
@@ -251,6 +293,7 @@ def _one(plan: Plan) -> dict[str, Any]:
             "margin": plan.margin(combination.rest, combination.kept),
             "extra_bytes": plan.memory(combination.rest, combination.kept),
             "error": combination.outcome.error,
+            "reason": answer.reason if answer is not None and not combination.known else None,
         }
 
     return {

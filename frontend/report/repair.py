@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
+import msgspec
 from fencepost.check import Case
 from fencepost.proofs.waits.repair import Repairs
 from fencepost.report.waits import overtaking
 
 
-def write_repairs(case: Case, found: Repairs, out: TextIO) -> None:
-    """The repairs of one design as text."""
+class Declared(msgspec.Struct, frozen=True):
+    """The variant that a design declares as the fix of another one, and what is different there, in words."""
+
+    label: str
+    parameters: dict[str, Any]
+    changes: tuple[str, ...]
+
+
+MOST_CHANGES = 8
+"""Changes of a declared fix that are listed as text."""
+
+
+def write_repairs(case: Case, found: Repairs, out: TextIO, declared: Declared | None = None) -> None:
+    """The repairs of one design as text; where there is none, why, and what the fix is that it declares."""
     from fencepost.report.text import console_for
     from rich.padding import Padding
     from rich.table import Table
@@ -44,13 +57,30 @@ def write_repairs(case: Case, found: Repairs, out: TextIO) -> None:
         for text in found.open:
             console.print(Padding(Text(f"open: {text}"), (0, 0, 0, 2)))
         if found.hazards and not found.repairs:
-            text = "no set of additions was found and proved; see `fencepost check` for the run"
-            console.print(Padding(Text(text), (0, 0, 0, 2)))
+            for text in _nothing(found, declared):
+                console.print(Padding(Text(text), (0, 0, 0, 2 if text[0] != "-" else 4)))
         console.print(Padding(Text(f"{found.tried} edits decided in {found.seconds:.1f} s"), (0, 0, 0, 2)))
     out.writelines(line.rstrip(" ") + "\n" for line in captured.get().splitlines())
 
 
-def repairs_to_json(answers: Sequence[tuple[Case, Repairs]]) -> str:
+def _nothing(found: Repairs, declared: Declared | None) -> list[str]:
+    """Why no set was found, and of what kind the declared fix is."""
+    lines = ["no set of additions was found and proved; see `fencepost check` for the run"]
+    reasons: dict[str, list[str]] = {}
+    for family, why in found.short:
+        reasons.setdefault(why, []).append(family)
+    lines += [f"not enough, with all that is offered beside it: {', '.join(families)}: {why}" for why, families in reasons.items()]
+    if not found.short and not found.open:
+        lines.append("nothing that the platform offers as an addition fits these two accesses")
+    if declared is not None:
+        lines.append(f"the design declares as its fix {declared.label!r}: the text changes, not a synchronisation alone")
+        lines += [f"- {one}" for one in declared.changes[:MOST_CHANGES]]
+        if len(declared.changes) > MOST_CHANGES:
+            lines.append(f"- and {len(declared.changes) - MOST_CHANGES} more: see `fencepost diff`")
+    return lines
+
+
+def repairs_to_json(answers: Sequence[tuple[Case, Repairs, Declared | None]]) -> str:
     """The repairs as one JSON document: `fencepost_repair` (version) and `designs`."""
     return json.dumps(
         {
@@ -62,6 +92,8 @@ def repairs_to_json(answers: Sequence[tuple[Case, Repairs]]) -> str:
                     "parameters": case.parameters,
                     "hazards": [hazard.name for hazard in found.hazards],
                     "open": list(found.open),
+                    "not_enough": [{"family": family, "why": why} for family, why in found.short],
+                    "declared_fix": None if declared is None else msgspec.to_builtins(declared),
                     "repairs": [
                         {
                             "price": repair.price,
@@ -75,7 +107,7 @@ def repairs_to_json(answers: Sequence[tuple[Case, Repairs]]) -> str:
                         for repair in found.repairs
                     ],
                 }
-                for case, found in answers
+                for case, found, declared in answers
             ],
         },
         indent=2,

@@ -93,7 +93,9 @@ class Told:
     def details(self, finding: Finding) -> Iterator[str]:
         """Sentences under one row of the table."""
         if finding.kind == CONDITIONAL:
-            yield "it may go while " + ", or while ".join(self.numbers(one) for one in finding.alternatives[:4]) + " stays"
+            told = finding.alternatives[:4]
+            verb = "stays" if not told or len(told[-1]) == 1 else "stay"
+            yield "it may go while " + ", or while ".join(self.numbers(one) for one in told) + f" {verb}"
         head = "without it" if finding.kind == NEEDED else "without both"
         distinct = _distinct(finding.breaks)
         for number, hazard in enumerate(distinct[:2]):
@@ -105,14 +107,15 @@ class Told:
             yield f"alone it orders {objects}{covered}"
         elif finding.why:
             yield finding.why
-        for one in finding.weaker:
+        for number, one in enumerate(finding.weaker):
             skipped = "; ".join(self.operation(at) for at in one.skips[:2]) + ("; ..." if len(one.skips) > 2 else "")
-            enough = "is enough" + (f" while {self.numbers(one.stays)} stays" if one.stays else "")
+            enough = "is enough" + (f" while {self.numbers(one.stays)} {'stays' if len(one.stays) == 1 else 'stay'}" if one.stays else "")
+            either = "wider than needed" if number == 0 else "or"
             yield {
-                "later": f"wider than needed: right before {self.operation(one.at)} {enough}, behind {skipped}",
-                "earlier record": f"wider than needed: a record right behind {self.operation(one.at)} {enough}; it covers {skipped} for nothing",
-                "finer event": f"wider than needed: the event of {self.operation(one.at)} {enough}; it waits for {skipped} for nothing",
-                "new event": f"wider than needed: an event recorded right behind {self.operation(one.at)} {enough}; it waits for {skipped} for nothing",
+                "later": f"{either}: right before {self.operation(one.at)} {enough}, behind {skipped}",
+                "earlier record": f"{either}: a record right behind {self.operation(one.at)} {enough}; it covers {skipped} for nothing",
+                "finer event": f"{either}: the event of {self.operation(one.at)} {enough}; it waits for {skipped} for nothing",
+                "new event": f"{either}: an event recorded right behind {self.operation(one.at)} {enough}; it waits for {skipped} for nothing",
             }[one.how]  # fmt: skip
         yield from self._missed(finding)
         if finding.cost is not None:
@@ -164,6 +167,9 @@ class Told:
                 yield "enough", f"{names}, each location by itself; the whole: {proof.verdict} ({proof.reason})"
         if len(answer.sets) > len(answer.proofs) > 0:
             yield "enough", self._more_sets()
+        wide = [finding.sync for finding in answer.findings if finding.weaker]
+        if len(wide) > 1:
+            yield "wider", self._together(wide)
         if not answer.complete:
             yield "note", "not every minimal set is known: an answer was open or there are too many"
         for nodes in answer.unwaited:
@@ -174,6 +180,21 @@ class Told:
             which = "computed figures" if answer.cost_open else "break-evens"
             yield "cost", f"{which} are those of steady steps with {answer.cost_of}"
 
+
+    def _together(self, wide: Sequence[int]) -> str:
+        """Which of those that are wider than needed may be narrowed at once."""
+        found = self.answer.together
+        if found is None or found.answer is None:
+            why = "whether several may be narrowed at once was not decided" if found is None else "no two of them are proved at once"
+            return f"{self.numbers(wide)}: what is said of each holds by itself; {why}"
+        certificate = found.answer.certificate
+        proof = f", certificate {certificate.hash} ({certificate.states} states, checked)" if certificate is not None else ""
+        left = [k for k in wide if k not in found.syncs]
+        rest = f"; {self.numbers(left)} {'is' if len(left) == 1 else 'are'} not among them: by itself only" if left else ""
+        first = ", each as its first line says," if any(len(f.weaker) > 1 for f in self.answer.findings) else ""
+        return (
+            f"{self.numbers(found.syncs)} at once{first} beside {self.numbers(found.kept)} alone: {found.answer.verdict}{proof}{rest}"
+        )
 
     def _more_sets(self) -> str:
         """The minimal sets that are not proved one by one, by what they have beside what all have."""
@@ -362,6 +383,12 @@ def waits_to_json(answers: Sequence[tuple[Case, Waits]]) -> str:
                     for n, kept in enumerate(answer.sets)
                 ],
                 "complete": answer.complete,
+                "narrowed_together": None if (t := answer.together) is None else {
+                    "synchronisations": [k + 1 for k in t.syncs],
+                    "keep": [k + 1 for k in t.kept],
+                    "verdict": t.answer and t.answer.verdict,
+                    "certificate": t.answer and t.answer.certificate and t.answer.certificate.hash,
+                },
                 "refuted": list(dict.fromkeys(h.name for h in answer.bad)),
                 "open": list(answer.open),
                 "cost_open": answer.cost_open or None,

@@ -6,6 +6,9 @@ orders behind it. Here pairs of operations that are unordered anyway are passed 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import msgspec
 from fencepost.model import program as p
 from fencepost.model.platform import Environment, Platform
@@ -34,10 +37,8 @@ _ENDS = ("same bytes", "UNDEFINED", "EMPTY", "TWICE")
 def unordered(setting: Setting, location: Location, seconds: float) -> Unordered | None:
     """All pairs that the design as it is leaves unordered there; None where not all of them can be known.
 
-    Streams that meet are left out, and reads of what nobody wrote: behind these nothing is known.
+    Reads of what nobody wrote are left out: behind these nothing is known.
     """
-    if setting.meetings is not None:
-        return None
     seen: set[tuple[Node, Node]] = set()
     found = _explored(setting, location, None, seen, seconds)
     if isinstance(found, str) or any(one.kind in _ENDS[1:] for one in found):
@@ -94,6 +95,8 @@ def _explored(
                         _going_on(one, (t, i), passed, seen) if getattr(one, FORKS, False) else one for one in node.effects
                     )
                     code[i] = msgspec.structs.replace(node, effects=effects)
+        if search.device is not None:
+            search.device.judges[:] = [_judging(one, passed, seen) for one in search.device.judges]
         return search.run(Budget(states, max(0.05, min(seconds, SECONDS)))).hazards
     except (OutOfBudget, Unsupported, Beyond) as stop:
         return str(stop)
@@ -105,14 +108,35 @@ def _going_on(effect: Apply, at: Node, passed: Unordered | None, seen: set[tuple
     def run(s: State) -> list[State] | None:
         before = s.hazard
         states: list[State] | None = effect(s)
-        for one in states or (s,):
-            hazard, witness = one.hazard, one.witness
-            if witness is None or hazard is None or hazard is before or hazard[0] in _ENDS:
-                continue
-            pair = ((witness.thread, witness.node), at)
-            if passed is None or pair in passed:
-                seen.add(pair)
-                one.hazard = ("same bytes", *hazard[1:])
+        _pass_over(states or (s,), before, at, passed, seen)
         return states
 
     return forks(run)
+
+
+def _judging(judge: Callable[..., Any], passed: Unordered | None, seen: set[tuple[Node, Node]]) -> Callable[..., Any]:
+    """As `_going_on`, for what judges the accesses of an item that had to wait in its stream."""
+
+    def run(s: State, *arguments: Any) -> Any:
+        before = s.hazard
+        states = judge(s, *arguments)
+        _pass_over(states or (s,), before, None, passed, seen)
+        return states
+
+    return run
+
+
+def _pass_over(
+    states: Iterable[State], before: object, at: Node | None, passed: Unordered | None, seen: set[tuple[Node, Node]]
+) -> None:
+    """New hazards of pairs that are passed over become none; what waited says itself whose item it is."""
+    for one in states:
+        hazard, witness = one.hazard, one.witness
+        if witness is None or hazard is None or hazard is before or hazard[0] in _ENDS:
+            continue
+        second = (hazard[3], hazard[1]) if len(hazard) > 3 else at
+        assert second is not None
+        pair = ((witness.thread, witness.node), second)
+        if passed is None or pair in passed:
+            seen.add(pair)
+            one.hazard = ("same bytes", *hazard[1:])

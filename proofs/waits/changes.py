@@ -9,6 +9,7 @@ from fencepost.model import program as p
 from fencepost.proofs import edits
 from fencepost.proofs.explain import describe, name
 from fencepost.proofs.waits.catalogue import REMOVED, operation
+from fencepost.proofs.waits.handed import HandOvers
 from fencepost.proofs.waits.handles import Node, later
 from fencepost.proofs.waits.memory_offers import MemoryOffers
 from fencepost.proofs.waits.offer import (
@@ -27,9 +28,10 @@ from fencepost.proofs.waits.offer import (
     Change,
     Insert,
 )
+from fencepost.proofs.waits.token_offers import TokenOffers
 
 
-class Offers(MemoryOffers):
+class Offers(MemoryOffers, TokenOffers, HandOvers):
     """The additions that close one replayed hazard of one program."""
 
     def all(self) -> list[Change]:
@@ -38,7 +40,8 @@ class Offers(MemoryOffers):
             return []
         found = [
             *self.held(), *self.recorded(), *self.given_back(), *self.once_more(), *self.chained(), *self.drained(), *self.existing(),
-            *self.posted(), *self.fresh_event(), *self.deeper(), *self.staged(), *self.whole_streams(),
+            *self.behind_record(), *self.posted(), *self.fresh_event(), *self.deeper(), *self.kept(), *self.staged(),
+            *self.handed(), *self.whole_streams(),
         ]  # fmt: skip
         unique: dict[str, Change] = {}
         for change in sorted(found, key=lambda c: c.price):
@@ -64,6 +67,19 @@ class Offers(MemoryOffers):
                 if block is not None and family == HOST:
                     where = f"{text} before the block {self._question(block)}"
                     yield from self._before(block, wait, HOISTED, PRICE[HOISTED], where)
+
+    def behind_record(self) -> Iterator[Change]:
+        """The second access's stream waits right behind a record: one wait in front of whatever that stream gets later."""
+        stream = self._stream(self.second)
+        if not isinstance(stream, p.Obj):
+            return
+        for t, thread in enumerate(self.program.threads):
+            for i, node in enumerate(thread.nodes):
+                op = node.operation if isinstance(node, p.Do) else None
+                if not isinstance(op, p.Record) or op.stream == stream or stream.id not in self.text.names(t):
+                    continue
+                text = f"{self._name(t, stream)}.wait_event({self._name(t, op.event)}) behind its record"
+                yield from self._behind((t, i), p.StreamWaitEvent(stream, op.event), STREAM, PRICE[STREAM] + 1, text)
 
     def _cells(self) -> Iterator[Change]:
         """An event that a cell keeps: asked for, and waited for where there is one."""
@@ -177,6 +193,11 @@ class Offers(MemoryOffers):
                 self.second, p.WaitStream(own, stream), STREAM, PRICE[STREAM] + 2,
                 f"{self._name(t, own)}.wait_stream({label}) before {spot}",
             )  # fmt: skip
+            if isinstance(own, p.Obj) and own.id in self.text.names(self.first[0]):
+                yield from self._behind(
+                    self.first, p.WaitStream(own, stream), STREAM, PRICE[STREAM] + 3,
+                    f"{self._name(self.first[0], own)}.wait_stream({label}) behind {self._what(self.first)}",
+                )  # fmt: skip
         yield from self._before(
             self.second, p.StreamSync(stream), SYNC, PRICE[SYNC], f"{label}.synchronize() before {spot}"
         )

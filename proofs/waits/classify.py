@@ -24,7 +24,7 @@ from fencepost.proofs.waits.handles import Node
 from fencepost.proofs.waits.questions import NOBODY, Begun, Question, asked, packed
 from fencepost.proofs.waits.static import Missed, Text, idle, missed, unwaited
 from fencepost.proofs.waits.sufficient import Family, joined, minimal
-from fencepost.proofs.waits.weaker import Weaker
+from fencepost.proofs.waits.weaker import Together, Weaker
 
 NEEDED, REDUNDANT, CONDITIONAL, USELESS, OPEN = "needed", "redundant", "conditional", "useless", "open"
 """Classes. "conditional": redundant only while another one stays; "open": an answer on the way was not decided."""
@@ -111,6 +111,8 @@ class Waits(msgspec.Struct, frozen=True):
     """The steps that the break-evens are about, where not all are."""
     cut: tuple[str, ...] = ()
     """What was left out because the time given ended."""
+    together: Together | None = None
+    """Where several are wider than needed: which of them may be narrowed at once; None where that was not asked."""
 
 
 def waits(
@@ -180,13 +182,17 @@ def waits(
     sorter.learn(wanted[number:], results[number:])
     sorter.costs = known = costs() if costs is not None else None
     findings = tuple(sorter.finding(k) for k in range(len(syncs)))
+    wide = tuple((one.sync, one.weaker[0]) for one in findings if one.weaker)
+    together = None
+    if len(wide) > 1 and not bad and not open_:
+        (together,) = ask([("together", 0, (sets[0], wide, never))], deadline)
     cut = ["what is wider than needed, and what redundant waits order"] if None in results[number:] else []
     forced = len(sets) == 1 and all(findings[k].kind == NEEDED for k in sets[0])
     return Waits(
         program, tuple(syncs), findings, sets, forced or (whole.complete and not whole.unsure), tuple(results[:number]),
         tuple(unwaited(text)), tuple(dict.fromkeys(j.hazard for j in bad)),
         tuple(f"{at.label(program)}: {why}" for at, why in open_.items()), oracle.asked, time.perf_counter() - begin,
-        "" if known is None else known.why, "" if known is None else known.of, tuple(cut),
+        "" if known is None else known.why, "" if known is None else known.of, tuple(cut), together,
     )  # fmt: skip
 
 

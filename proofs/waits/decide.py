@@ -256,7 +256,7 @@ class Oracle:
                 return Verdict(None, why=TIME_ENDED)
             if self.progress is not None and time.monotonic() - self.begun > 2:
                 self.progress(f"{location.label(self.program)}: {self.asked} edits decided")
-            switched = self._switched_off(location, effective)
+            switched = self._switched_off(location, effective) if location not in self.broken else None
             if switched is not None:
                 return switched
             if not shortest and self._shown(location, effective):

@@ -18,17 +18,21 @@ from fencepost.proofs.waits.catalogue import operation
 from fencepost.proofs.waits.handles import Handles, Node, following, later
 from fencepost.proofs.waits.lines import Lines
 
-HOLD, USE, GIVEN, AGAIN, GIVEN_NEW, SLOT, FRESH, CHAIN, STREAM, STREAM_NEW, DRAIN, HOST, HOISTED, BOTH, HOST_RING, HOST_NEW, SYNC = (
+(
+    HOLD, USE, GIVEN, AGAIN, GIVEN_NEW, SLOT, KEPT, FRESH, CHAIN, STREAM, STREAM_NEW, DRAIN, HOST, HOISTED, BOTH, HOST_RING, HOST_NEW, HANDED,
+    SYNC,
+) = (
     "hold until an existing event", "record_stream", "give back behind an event", "record an event once more",
-    "give back behind a new event", "one more slot", "fresh staging",
+    "give back behind a new event", "one more slot", "hold for ever", "fresh staging",
     "wait before an event is recorded again", "stream wait", "stream wait on a new event", "drain", "host wait", "host wait in front of a block",
-    "host wait on an event recorded once more", "host wait on a new ring of events", "host wait on a new event", "synchronise a stream",
+    "host wait on an event recorded once more", "host wait on a new ring of events", "host wait on a new event",
+    "hand-over between the hosts", "synchronise a stream",
 )  # fmt: skip
 """Families of additions."""
 
 PRICE = {
-    HOLD: 2, USE: 3, GIVEN: 4, AGAIN: 5, GIVEN_NEW: 8, SLOT: 10, FRESH: 12, CHAIN: 19, STREAM: 20, STREAM_NEW: 24, DRAIN: 28, HOST: 30, HOISTED: 31,
-    BOTH: 32, HOST_RING: 33, HOST_NEW: 34, SYNC: 60,
+    HOLD: 2, USE: 3, GIVEN: 4, AGAIN: 5, GIVEN_NEW: 8, SLOT: 10, KEPT: 11, FRESH: 12, CHAIN: 19, STREAM: 20, STREAM_NEW: 24, DRAIN: 28, HOST: 30, HOISTED: 31,
+    BOTH: 32, HOST_RING: 33, HOST_NEW: 34, HANDED: 44, SYNC: 60,
 }  # fmt: skip
 
 
@@ -68,6 +72,14 @@ class Offer:
         self.second = judged.found.second
         self.names = {o.name for o in program.objects}
         self.text = Lines(program, self.written)
+        self._behind_of: dict[Node, set[int]] = {}
+
+    def _later(self, at: Node) -> set[int]:
+        """The nodes that can come after a node in the same turn."""
+        found = self._behind_of.get(at)
+        if found is None:
+            found = self._behind_of[at] = later(self.program.threads[at[0]], at[1])
+        return found
 
     def _name(self, t: int, operand: p.Operand) -> str:
         text = name(self.program, self.program.threads[t], operand)
@@ -153,7 +165,7 @@ class Offer:
                     continue
                 event = node.operation.event
                 if isinstance(event, p.Local):
-                    options: list[p.Operand] = [event] if u == t and n in later(thread, i) else []
+                    options: list[p.Operand] = [event] if u == t and n in self._later((t, i)) else []
                 elif isinstance(event, p.Slot):
                     mine = event if u == t and not isinstance(event.index, p.Var) else None
                     options = [x for x in (mine, p.Slot(event.id, p.Turn())) if x is not None]
@@ -169,9 +181,9 @@ class Offer:
         yield from self._inserting(family, price, text, [(edits.insert_after, at, op)])
 
     def _inserting(
-        self, family: str, price: int, text: str, what: list[tuple[Insert, Node, p.Operation]], new: p.Object | None = None
+        self, family: str, price: int, text: str, what: list[tuple[Insert, Node, p.Operation]], *new: p.Object
     ) -> Iterator[Change]:
-        """Changes that insert operations; `new` is an object that they name. The place is that of the first one.
+        """Changes that insert operations; `new` are objects that they name. The place is that of the first one.
 
         `text` ends with the place of the second one, where there is one. A line that is reached from several calls, or several
         times in one, takes the operation wherever it runs; or the calls in question do, where these are told apart.
@@ -186,11 +198,11 @@ class Offer:
             steps = list(dict.fromkeys(step for spot in spots for step in spot.steps))
 
             def apply(program: p.Program, steps: list[tuple[Insert, Node, p.Operation]] = steps) -> p.Program:
-                to = number
-                if new is not None:
-                    program, to = edits.with_object(program, new)
+                to = len(program.objects)
+                for one in new:
+                    program, _ = edits.with_object(program, one)
                 for insert, at, op in steps:
-                    program = insert(program, *at, renumbered(op, number, to) if new is not None else op)
+                    program = insert(program, *at, renumbered(op, number, to) if new else op)
                 return program
 
             told = text if len(spots) == 1 else f"{text} ({spots[1].place})"
@@ -283,7 +295,7 @@ class Offer:
                 if isinstance(x, p.Do)
                 and isinstance(x.operation, (p.NewEvent, p.Alloc, p.View))
                 and thread.locals[x.operation.local].name == info.name
-                and at[1] in later(thread, i)
+                and at[1] in self._later((at[0], i))
             ]
             used = locals_of(doing) if doing is not None else []
             if at[0] == home[0] and (at == home or value.id in makers or value in used):
@@ -333,12 +345,14 @@ def locals_of(op: p.Operation) -> list[p.Local]:
 
 
 def renumbered(op: p.Operation, old: int, new: int) -> p.Operation:
-    """The operation with object `old` under another number."""
+    """The operation with the objects from number `old` on, which are new ones, from `new` on."""
     if old == new:
         return op
-    fields = {}
+    fields: dict[str, object] = {}
     for field in op.__struct_fields__:
         value = getattr(op, field)
-        if isinstance(value, (p.Obj, p.Slot)) and value.id == old:
-            fields[field] = msgspec.structs.replace(value, id=new)
+        if isinstance(value, (p.Obj, p.Slot)) and value.id >= old:
+            fields[field] = msgspec.structs.replace(value, id=value.id + new - old)
+        elif field == "queue" and value >= old:
+            fields[field] = value + new - old
     return msgspec.structs.replace(op, **fields)

@@ -18,14 +18,14 @@ from fencepost.proofs.waits.beyond import Unordered
 from fencepost.proofs.waits.decide import Marks, Oracle, Pairs, Verdict
 from fencepost.proofs.waits.static import Text
 from fencepost.proofs.waits.sufficient import Family, Narrowed, beyond_needed, narrowed
-from fencepost.proofs.waits.weaker import weaker
+from fencepost.proofs.waits.weaker import Together, Weaker, applied, weaker
 
 Task = tuple[str, bytes, float]
 """What another process needs to ask the same oracle: its name, its program in bytes (`packed`), the deadline."""
 
 Question = tuple[str, int, Any]
 """("begun", 0, location), ("alone", 0, (location, synchronisations, marks)), ("family", 0, (location, narrowed, needed,
-given, seeds, marks)), ("proof", 0, (kept, never)), ("both", 0, (location, taken away)), ("weaker",
+given, seeds, marks)), ("proof", 0, (kept, never)), ("together", 0, (kept, weaker ones by synchronisation, never)), ("both", 0, (location, taken away)), ("weaker",
 synchronisation, (locations, pairs, minimal sets, other locations)) or ("pairs", 0, (location, alone, against))."""
 
 NOBODY = -1
@@ -71,6 +71,8 @@ def asked(task: tuple[Any, ...]) -> Any:
         return _proof(oracle, *where)
     if oracle.left() <= 0:
         return None
+    if what == "together":
+        return _together(oracle, *where)
     if what == "both":
         return oracle.verdict(*where)
     if what == "weaker":
@@ -155,6 +157,35 @@ def _proof(oracle: Oracle, kept: tuple[int, ...], never: tuple[str, ...]) -> a.A
     program = oracle.edited(gone)
     setting = oracle.setting(gone)
     return Checker(program, oracle.platform, oracle.environment, budget, False, never, False, setting=setting).answer()
+
+
+def _together(
+    oracle: Oracle, kept: tuple[int, ...], every: tuple[tuple[int, Weaker], ...], never: tuple[str, ...]
+) -> Together:  # fmt: skip
+    """All weaker ones at once beside a minimal set and what they say has to stay; else as many, in their order, as are proved."""
+    stays = frozenset(kept).union(*(one.stays for _, one in every))
+    gone = frozenset(range(len(oracle.syncs))) - stays
+
+    def proved(some: list[tuple[int, Weaker]]) -> a.Answer | None:
+        records = [(one.record, one.at) for _, one in some if one.record is not None]
+        if len({record for record, _ in records}) < len(set(records)):
+            return None  # one record at two places
+        program = oracle.edited(gone)
+        for number, (_, one) in enumerate(some):
+            if one.record is None or (one.record, one.at) not in [(other.record, other.at) for _, other in some[:number]]:
+                program = applied(oracle.program, one, program)
+        budget = Budget(seconds=max(0.1, oracle.left()))
+        answer = Checker(program, oracle.platform, oracle.environment, budget, False, never, False).answer()
+        return answer if answer.verdict in (a.PROVED, a.MASKED) else None
+
+    chosen, answer = list(every), proved(list(every))
+    if answer is None:
+        chosen = []
+        for one in every:
+            if oracle.left() > 0 and (not chosen or (found := proved([*chosen, one])) is not None):
+                chosen.append(one)
+                answer = found if len(chosen) > 1 else None
+    return Together(tuple(k for k, _ in chosen) if answer is not None else (), tuple(sorted(stays)), answer)
 
 
 def _pairs(

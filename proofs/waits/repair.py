@@ -7,6 +7,7 @@ it, go on until none is left. The sets are then proved by `check`, with a certif
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from fencepost.proofs.waits.catalogue import Sync, operation, synchronisations, 
 from fencepost.proofs.waits.changes import Offers
 from fencepost.proofs.waits.classify import Mapper
 from fencepost.proofs.waits.decide import judge_location
-from fencepost.proofs.waits.offer import PRICE, Change
+from fencepost.proofs.waits.offer import AGAIN, BOTH, PRICE, Change
 
 MOST_CHANGES = 8
 BATCH = 4
@@ -63,6 +64,18 @@ class Repairs(msgspec.Struct, frozen=True):
     open: tuple[str, ...]
     tried: int
     seconds: float
+    short: tuple[tuple[str, str], ...] = ()
+    """Where nothing was found: (kind of addition, what goes wrong with it and whatever else was offered beside it)."""
+
+
+class _Try(msgspec.Struct, frozen=True):
+    """What became of the set that prefers one family: the set or why there is none; how many edits were decided."""
+
+    made: Repair | None
+    tried: int
+    doubts: tuple[str, ...] = ()
+    """Why additions on the way were not decided."""
+    short: str = ""
 
 
 def repair(
@@ -97,35 +110,52 @@ def repair(
     found: dict[frozenset[tuple[str, str]], Repair] = {}
     tried = 0
     doubts: dict[str, None] = {}
+    short: dict[str, str] = {}
     while ordered:
         # A set that prefers a family costs at least as much as its one addition.
         if sum(r.price <= PRICE[ordered[0]] for r in found.values()) >= most:
             break
         batch, ordered = ordered[:BATCH], ordered[BATCH:]
         tasks = [(program, unsafe, family, plat, env, environment, platform, never, deadline) for family in batch]
-        for made, count, undecided in mapper(_preferring, tasks):
-            tried += count
-            doubts.update(dict.fromkeys(undecided))
-            if made is not None:
-                found.setdefault(frozenset((x.text, x.place) for x in made.additions), made)
-    sets = sorted(found.values(), key=lambda r: (r.price, len(r.additions)))
+        for family, one in zip(batch, mapper(_preferring, tasks), strict=True):
+            tried += one.tried
+            doubts.update(dict.fromkeys(one.doubts))
+            if one.made is not None:
+                found.setdefault(frozenset((x.text, x.place) for x in one.made.additions), one.made)
+            elif one.short:
+                short[family] = one.short
+    smallest = [made for made in found.values() if not any(_within(other, made) for other in found.values())]
+    sets = sorted(smallest, key=lambda r: (r.price, len(r.additions)))
     if hazards and not sets:
         open_ += [f"an addition that may be enough: {why}" for why in doubts]
-    return Repairs(tuple(j.hazard for j in hazards), tuple(sets[:most]), tuple(open_), tried, time.perf_counter() - begin)
+    return Repairs(
+        tuple(j.hazard for j in hazards), tuple(sets[:most]), tuple(open_), tried, time.perf_counter() - begin,
+        tuple(short.items()) if hazards and not sets else (),
+    )  # fmt: skip
 
 
-def _preferring(task: tuple[Any, ...]) -> tuple[Repair | None, int, tuple[str, ...]]:
-    """The set that prefers one family, how many edits were decided, and why others were not."""
+def _within(less: Repair, more: Repair) -> bool:
+    """Whether `more` has all additions of `less` and others, which it does not need then."""
+
+    def has(wanted: Addition) -> bool:
+        again = wanted.family == AGAIN  # the host wait on an event recorded once more records it once more
+        return any(one == wanted or (again and one.family == BOTH and wanted.text in one.text) for one in more.additions)
+
+    return less is not more and less.price < more.price and all(map(has, less.additions))
+
+
+def _preferring(task: tuple[Any, ...]) -> _Try:
+    """The set that prefers one family, without what it does not need."""
     program, unsafe, family, platform, environment, environment_name, platform_name, never, deadline = task
     builder = _Builder(program, list(unsafe), family, platform, environment, deadline)
     made = builder.build()
     if made is None or not any(change.family == family for change in builder.changes):
-        return None, builder.tried, tuple(builder.doubts)
-    left = deadline - time.monotonic()
-    if left <= 0:
-        return None, builder.tried, tuple(builder.doubts)
+        return _Try(None, builder.tried, tuple(builder.doubts), builder.stuck)
+    if deadline - time.monotonic() <= 0:
+        return _Try(None, builder.tried, tuple(builder.doubts))
 
     hanging = {hang.partition(" - ")[0] for hang in hangs(program, liveness.search(program))}
+    short = ""
 
     def proved(candidate: p.Program) -> a.Answer | None:
         """The answer, where the candidate has neither a hazard nor a hang that the design has not."""
@@ -135,14 +165,34 @@ def _preferring(task: tuple[Any, ...]) -> tuple[Repair | None, int, tuple[str, .
             budget=Budget(seconds=max(0.1, deadline - time.monotonic())), explain=False,
         )  # fmt: skip
         worse = {stop.partition(" - ")[0] for stop in answer.stops} - hanging
-        return answer if answer.verdict in (a.PROVED, a.MASKED) and not worse else None
+        if answer.verdict in (a.PROVED, a.MASKED) and not worse:
+            return answer
+        nonlocal short
+        short = f"it hangs: {min(worse)}" if worse else f"{answer.hazards[0].name} comes up" if answer.hazards else ""
+        return None
 
     answer = proved(made)
     if answer is None:
-        return None, builder.tried, tuple(builder.doubts)
+        return _Try(None, builder.tried, tuple(builder.doubts), short)
+    k = 0
+    while len(builder.changes) > 1 and k < len(builder.changes):
+        if not builder.may_go(k):
+            k += 1
+            continue
+        fewer = _Builder(program, list(unsafe), family, platform, environment, deadline)
+        fewer.only = frozenset(map(_key, [*builder.changes[:k], *builder.changes[k + 1 :]]))
+        without_one = fewer.build()
+        builder.tried += fewer.tried
+        less = proved(without_one) if without_one is not None and fewer.changes else None
+        if less is None or without_one is None:
+            k += 1
+            continue
+        fewer.tried, builder, made, answer, k = builder.tried, fewer, without_one, less, 0
+    if not any(change.family == family for change in builder.changes):
+        return _Try(None, builder.tried)  # another family's set, which is found there
     additions = tuple(Addition(c.family, c.text, c.place) for c in builder.changes)
     spare = tuple(place(program, sync.at) for sync in _same_waits(program, made) if proved(without(made, [sync], platform)))
-    return Repair(additions, sum(c.price for c in builder.changes), answer, made, spare), builder.tried, ()
+    return _Try(Repair(additions, sum(c.price for c in builder.changes), answer, made, spare), builder.tried)
 
 
 def _same_waits(program: p.Program, made: p.Program) -> list[Sync]:
@@ -170,9 +220,15 @@ class _Builder:
         self.environment = environment
         self.deadline = deadline
         self.changes: list[Change] = []
+        self.steps: list[tuple[Location, p.Program, p.Program]] = []
+        """Where each of the changes was made; the programs before and behind it."""
         self.tried = 0
         self.doubts: dict[str, None] = {}
         """Why offers were not decided."""
+        self.stuck = ""
+        """What no offer closed, beside those that were taken."""
+        self.only: frozenset[tuple[str, str, str]] | None = None
+        """Offers that may be taken; None: all."""
 
     def _ask(self, program: p.Program, location: Location) -> tuple[bool | None, Judged | None]:
         self.tried += 1
@@ -190,20 +246,39 @@ class _Builder:
         for location in self.unsafe:
             safe, judged = self._ask(program, location)
             while not safe:
-                if judged is None or len(self.changes) >= MOST_CHANGES:
+                if judged is None:
                     return None
-                step = self._step(program, judged)
+                step = self._step(program, judged) if len(self.changes) < MOST_CHANGES else None
                 if step is None:
+                    self.stuck = f"{judged.hazard.name} stays"
                     return None
+                before = program
                 change, program, safe, judged = step
                 self.changes.append(change)
+                self.steps.append((location, before, program))
         return program
+
+    def may_go(self, k: int) -> bool:
+        """Whether the others seem to be enough where the k-th change was made: a guess, as they were made beside it."""
+        location, before, behind = self.steps[k]
+        known, named, last = map(_references, (before, behind, self.steps[-1][2]))
+        if any(last[one] > count for one, count in named.items() if one not in known):
+            return False  # another one uses its event or local
+        program = self.program
+        for change in (*self.changes[:k], *self.changes[k + 1 :]):
+            try:
+                program = change.apply(program)
+            except (IndexError, AssertionError):
+                return False  # it stands at what is gone
+        return self._ask(program, location)[0] is True
 
     def _step(
         self, program: p.Program, judged: Judged
     ) -> tuple[Change, p.Program, bool | None, Judged | None] | None:
         """The first offer, the preferred family before the others, that makes the location safe, or moves on at least."""
         offers = sorted(Offers(program, judged, self.program).all(), key=lambda c: (c.family != self.family, c.price))
+        if self.only is not None:
+            offers = [change for change in offers if _key(change) in self.only]
         onward: tuple[Change, p.Program, bool | None, Judged | None] | None = None
         pair = _pair(judged)
         for change in offers[:MOST_TRIES]:
@@ -219,6 +294,31 @@ class _Builder:
                 if pair not in [_pair(j) for j in every.hazards]:
                     onward = (change, candidate, safe, left)
         return onward
+
+
+def _references(program: p.Program) -> Counter[tuple[str, int, int]]:
+    """How often objects and locals are named: ("object", -1, number) or ("local", thread, number)."""
+    found: Counter[tuple[str, int, int]] = Counter()
+
+    def look(t: int, value: object) -> None:
+        if isinstance(value, p.Local):
+            found["local", t, value.id] += 1
+        elif isinstance(value, (p.Obj, p.Slot)):
+            found["object", -1, value.id] += 1
+        if isinstance(value, p.Data):
+            for field in value.__struct_fields__:
+                look(t, getattr(value, field))
+        elif isinstance(value, tuple):
+            for one in value:
+                look(t, one)
+
+    for t, thread in enumerate(program.threads):
+        look(t, thread.nodes)
+    return found
+
+
+def _key(change: Change) -> tuple[str, str, str]:
+    return change.family, change.text, change.place
 
 
 def _pair(judged: Judged) -> tuple[object, ...]:

@@ -66,6 +66,10 @@ class Switch:
             for t, i, node in self.off[k]:
                 search.code[t][i] = node
         search.tests = [[node.ready if node is not None else None for node in row] for row in search.code]
+        search.stops = [
+            [test if stop is before else stop for stop, before, test in zip(*row, strict=True)]
+            for row in zip(self.search.stops, self.search.tests, search.tests, strict=True)
+        ]  # fmt: skip
         search.blocks = [row.copy() for row in self._blocks]
         search.merged = []
         search.forms = forms
@@ -83,7 +87,7 @@ class Switch:
         finally:
             for kept, now, switched in zip(self._blocks, search.blocks, self._switched, strict=True):
                 for pc, straight in now.items():
-                    if pc not in kept and straight[2] not in switched and switched.isdisjoint(straight[0]):
+                    if pc not in kept and straight[2] not in switched and switched.isdisjoint(straight[0][1]):
                         kept[pc] = straight
 
 

@@ -7,9 +7,11 @@ says which of them has to stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import msgspec
+from fencepost.model import answer as a
 from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.proofs import edits
@@ -36,14 +38,47 @@ class Weaker(msgspec.Struct, frozen=True):
 
     how: str
     at: Node
+    wait: Node
+    """The synchronisation."""
     skips: tuple[Node, ...]
     """Operations that the wait no longer delays, or no longer waits for."""
-    program: p.Program
+    record: Node | None = None
+    """The record that moves."""
+    program: p.Program | None = None
+    """The design with it, once it is known to be enough there."""
     stays: tuple[int, ...] = ()
     """Synchronisations that may go as long as this one is what it is, and may not beside the weaker one."""
 
 
-Edit = Callable[[p.Program], p.Program]
+class Together(msgspec.Struct, frozen=True):
+    """Weaker ones that were proved at once: for each of these synchronisations its first one. `kept`: what else is there."""
+
+    syncs: tuple[int, ...]
+    kept: tuple[int, ...]
+    answer: a.Answer | None = None
+    """None: there are no two that are known to be enough at once."""
+
+
+def applied(whole: p.Program, one: Weaker, program: p.Program) -> p.Program:
+    """A program whose nodes are those of `whole`, with the weaker synchronisation."""
+    op = operation(whole, one.wait)
+    if one.how == "later":
+        return edits.insert_before(edits.replaced(program, *one.wait, p.Host(REMOVED, ())), *one.at, op)
+    if one.how == "finer event":
+        event = getattr(operation(whole, one.at), "event", None)
+        assert event is not None
+        new = p.StreamWaitEvent(op.stream, event) if isinstance(op, STREAM_WAITS) else p.EventSync(event)
+        return edits.replaced(program, *one.wait, new)
+    if one.how == "earlier record":
+        assert one.record is not None
+        moved = operation(whole, one.record)
+        return edits.insert_after(edits.replaced(program, *one.record, p.Host(REMOVED, ())), *one.at, moved)
+    stream = op.other if isinstance(op, p.WaitStream) else getattr(op, "stream", None)
+    assert stream is not None
+    changed, number = edits.with_object(program, p.Event("new event"))
+    mine = p.Obj(number)
+    wait = p.StreamWaitEvent(op.stream, mine) if isinstance(op, p.WaitStream) else p.EventSync(mine)
+    return edits.insert_after(edits.replaced(changed, *one.wait, wait), *one.at, p.Record(mine, stream))
 
 
 def weaker(
@@ -78,35 +113,36 @@ class _Search:
         t = self.at[0]
         self.order = {n: k for k, n in enumerate(in_order(self.program.threads[t]))}
 
-    def _offered(self, how: str, at: Node, skips: Sequence[Node], edit: Edit, moves: bool = False) -> Weaker | None:
-        """The suggestion where it suffices, with what has to stay beside it. `moves`: other waits may be for what it moves."""
+    def _offered(self, one: Weaker) -> Weaker | None:
+        """The suggestion where it suffices, with what has to stay beside it; other waits may be for a record that it moves."""
         oracle = self.oracle
+        edit = partial(applied, self.program, one)
         changed = edit(self.program)
         if not self._safe(changed, self.locations):
             return None
         every: list[Location] = []
-        if moves:
-            every = [one for one in oracle.locations if one not in oracle.broken and oracle.verdict(one, ()).safe]
-            if any(oracle.relevant(one) & self._waiting() for one in oracle.locations if one not in every):
+        if one.record is not None:
+            every = [at for at in oracle.locations if at not in oracle.broken and oracle.verdict(at, ()).safe]
+            if any(oracle.relevant(at) & self._waiting() for at in oracle.locations if at not in every):
                 return None
         stays: set[int] = set()
         for number, kept in enumerate(self.sets):
             gone = frozenset(range(len(oracle.syncs))) - kept
             # Where nothing is needed in place of it, a weaker one is more than enough.
             wanted = every or [
-                *self.locations, *(one for one in self.others if oracle.safe(one, gone | {self.k}) is not True)
+                *self.locations, *(at for at in self.others if oracle.safe(at, gone | {self.k}) is not True)
             ]  # fmt: skip
             failing = self._failing(edit(oracle.edited(gone)), wanted)
             if failing is not None and number:
                 stays |= self.sets[0] - kept
             elif failing is not None:
-                first = [failing, *(one for one in wanted if one != failing)]
+                first = [failing, *(at for at in wanted if at != failing)]
                 beside = sorted(oracle.relevant(failing) & gone)[:MOST_BESIDE]
-                one = next((j for j in beside if self._safe(edit(oracle.edited(gone - {j})), first)), None)
-                if one is None:
+                other = next((j for j in beside if self._safe(edit(oracle.edited(gone - {j})), first)), None)
+                if other is None:
                     return None
-                stays.add(one)
-        return Weaker(how, at, tuple(skips), changed, tuple(sorted(stays)))
+                stays.add(other)
+        return msgspec.structs.replace(one, program=changed, stays=tuple(sorted(stays)))
 
     def _waiting(self) -> frozenset[int]:
         """The synchronisations that wait for this one's event."""
@@ -150,11 +186,7 @@ class _Search:
             skips = self._work(t, set(reach[: reach.index(place)]))
             if not skips:
                 return None
-
-            def moved(program: p.Program, place: int = place) -> p.Program:
-                return edits.insert_before(edits.replaced(program, t, n, p.Host(REMOVED, ())), t, place, self.op)
-
-            offered = self._offered("later", (t, place), skips, moved)
+            offered = self._offered(Weaker("later", (t, place), self.at, tuple(skips)))
             if offered is not None:
                 return offered
         return None
@@ -241,14 +273,7 @@ class _Search:
                 skipped = self._between((u, i), capture, stream)
                 if not skipped:
                     continue
-                new: p.Operation = p.EventSync(op.event)
-                if isinstance(self.op, STREAM_WAITS):
-                    new = p.StreamWaitEvent(self.op.stream, op.event)
-
-                def changed(program: p.Program, new: p.Operation = new) -> p.Program:
-                    return edits.replaced(program, *self.at, new)
-
-                offered = self._offered("finer event", (u, i), skipped, changed)
+                offered = self._offered(Weaker("finer event", (u, i), self.at, tuple(skipped)))
                 if offered is not None:
                     return offered
         return None
@@ -299,24 +324,10 @@ class _Search:
             assert isinstance(op, p.Record)
             if isinstance(op.event, p.Local) and not self._made_before(t, op.event, place):
                 return None
-
-            def moved(program: p.Program) -> p.Program:
-                return edits.insert_after(edits.replaced(program, *capture, p.Host(REMOVED, ())), *place, op)
-
-            return self._offered("earlier record", place, skips, moved, moves=True)
-        stream = getattr(op, "other", None) or getattr(op, "stream", None)
-        if stream is None:
+            return self._offered(Weaker("earlier record", place, self.at, tuple(skips), capture))
+        if getattr(op, "other", None) is None and getattr(op, "stream", None) is None:
             return None
-
-        def recorded(program: p.Program) -> p.Program:
-            changed, event = edits.with_object(program, p.Event("new event"))
-            new: p.Operation = p.EventSync(p.Obj(event))
-            if isinstance(op, p.WaitStream):
-                new = p.StreamWaitEvent(op.stream, p.Obj(event))
-            changed = edits.replaced(changed, *self.at, new)
-            return edits.insert_after(changed, *place, p.Record(p.Obj(event), stream))
-
-        return self._offered("new event", place, skips, recorded)
+        return self._offered(Weaker("new event", place, self.at, tuple(skips)))
 
     def _made_before(self, t: int, event: p.Local, place: Node) -> bool:
         return any(
