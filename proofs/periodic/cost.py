@@ -448,7 +448,6 @@ def _wait(
     if edges == timed.edges:
         return None
     without, _ = rounds(len(timed.graph.nodes), edges, chosen)
-    rest = greatest_ratio(set(range(len(timed.graph.nodes))), edges, seconds)
     free: dict[str, None] = {}
     otherwise: dict[str, None] = {}
     for one in with_it:
@@ -471,6 +470,11 @@ def _wait(
         otherwise.setdefault(f"min({', '.join(more)})" if len(more) > 1 else more[0])
     figures: tuple[float | None, float | None] = (None, None)
     if timed.known and whole is not None:
+        cycle = whole[1]
+        if all(edges.get(pair) == timed.edges[pair] for pair in zip(cycle, cycle[1:] + cycle[:1], strict=True)):
+            rest = whole  # the cycle that decides is still there, and without edges no other one gets greater
+        else:
+            rest = greatest_ratio(set(range(len(timed.graph.nodes))), edges, seconds)
         less = rest[0] if rest is not None else Fraction(0)
         figures = (float(less), float(whole[0] - less))
     return WaitCost(
