@@ -16,7 +16,7 @@ from fencepost.proofs.explore.locations import Location, locations, operands, op
 from fencepost.proofs.explore.search import DEVICE_STEP, Budget, OutOfBudget, Reach, Search
 from fencepost.proofs.explore.serial import sole_agent
 from fencepost.proofs.explore.setting import Setting
-from fencepost.proofs.explore.state import Beyond
+from fencepost.proofs.explore.state import Unsupported
 
 if TYPE_CHECKING:
     from fencepost.proofs.judge import Judged
@@ -300,7 +300,7 @@ def protecting(
             serial.append(alone(label, sole[0]))
             continue
         search = Search(setting, location, proof=True)
-        with contextlib.suppress(OutOfBudget, Beyond):
+        with contextlib.suppress(OutOfBudget, Unsupported):
             searches.append((search, search.run(Budget())))
     return (*Explainer(setting).protections(searches), *serial)
 
@@ -322,7 +322,11 @@ class Explainer:
 
     def clean(self, program: p.Program, location: Location, states: int = SIDE_STATES) -> bool | None:
         """Whether no hazard but of the same bytes is reachable at the location; None when that is not known."""
-        return self._clean(Search(Setting(program, self.platform, self.environment), location, proof=True), states)
+        try:
+            search = Search(Setting(program, self.platform, self.environment), location, proof=True)
+        except Unsupported:  # what was added makes it a program that the explorer does not know
+            return None
+        return self._clean(search, states)
 
     @staticmethod
     def _clean(search: Search, states: int = SIDE_STATES) -> bool | None:
@@ -331,7 +335,7 @@ class Explainer:
             hazards = search.run(budget).hazards
             if hazards and hazards[0].kind == "same bytes":
                 hazards = search.listing().run(budget).hazards  # which may hide others
-        except (OutOfBudget, Beyond):
+        except (OutOfBudget, Unsupported):
             return None
         return all(h.kind == "same bytes" for h in hazards)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import fencepost as fp
 import pytest
 from fencepost.engines import Question, ask
+from fencepost.model import program as p
 from fencepost.proofs.check import check
 from fencepost.steady import run
 
@@ -728,3 +729,38 @@ def test_a_free_that_may_wait_is_timed() -> None:
     """The only wait of the design is needed, and its cost is measured on the machine."""
     program = fp.program_of(frees_beside_work, {})
     assert run(program, {}) is not None
+
+
+def test_a_stream_of_one_step_that_waits_for_the_legacy_stream() -> None:
+    """Its own lock is not the one behind which the legacy stream is used: a record there is a call of that context, too (S11, S22)."""
+    d = fp.Design("waits for the legacy stream")
+    d.stream("blocking", blocking=True, several_threads=True)
+    own, x = d.stream("own", several_threads=True), d.device("x")
+
+    @d.loop("waits", stream=own)
+    def waits() -> None:
+        own.wait_stream(d.default_stream())
+        d.launch("read", reads=[x])
+
+    program = d.build()
+    locks = {thing.name: number for number, thing in enumerate(program.objects) if isinstance(thing, p.Lock)}
+    taken = [node.operation.lock for node in program.threads[0].nodes if isinstance(node, p.Do) and isinstance(node.operation, p.Acquire)]
+    assert taken[:2] == [locks["enqueuing on own"], locks["enqueuing beside the legacy stream"]]
+
+
+def test_a_long_turn_behind_a_branch() -> None:
+    """Paths that branched hundreds of questions ago are put in order without going down to where they did."""
+    x = p.Obj(0)
+    nodes: list[p.Node] = [
+        p.Ask(p.Maybe("x"), (("yes", 1), ("no", 2))),
+        p.Do(p.Launch("k", p.Obj(1), (p.Access(x, "r"),)), 3),
+        p.Do(p.Host("h", (p.Access(x, "r"),)), 3),
+    ]
+    for _ in range(550):
+        at = len(nodes)
+        nodes.append(p.Ask(p.TurnBelow(1), (("yes", at + 1), ("no", at + 2))))
+        nodes.append(p.Do(p.Host("a", (p.Access(x, "r"),)), at + 2))
+    nodes.append(p.Do(p.Host("fill", (p.Access(x, "w"),)), p.END))
+    program = p.Program("long", (p.Memory("m", "pinned"), p.Stream("s")), (p.Thread("t", "loop", tuple(nodes), 0, ()),))
+    answer = check(program, explain=False)
+    assert (answer.verdict, answer.hazards[0].name) == (fp.REFUTED, "WAR m")

@@ -9,7 +9,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import fail, shown, text_of, user_frame
+from fencepost.model.language.errors import DesignError, fail, shown, text_of, user_frame
 from fencepost.model.language.purity import Known, State, fingerprint
 from fencepost.model.language.tracer import CutRun, Frame, Life, user_frames
 from fencepost.model.language.used_after import statements, used_after
@@ -100,6 +100,12 @@ class MaybeBlock:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         recording = self._design._recording
         if recording is None or error is not None:
+            if isinstance(error, Exception) and not isinstance(error, (CutRun, DesignError)):
+                fail(
+                    f"{type(error).__name__} ({error}) leaves maybe {self._name!r}; what follows would not be traced: catch it in the block, or "
+                    "ask with `if d.choose(...)` instead",
+                    self._text,
+                )
             return
         recording.leave(self._frame)
         for _, life in self._held:
@@ -118,12 +124,12 @@ class MaybeBlock:
             recording.uncertain |= {(cursor, advances) for advances in range(before, count)}
         if self._outside is None:
             return
-        outside = self._outside.changes()
-        own = {name for _, name in self._before}  # of the body and its helpers: told apart below
-        for name in outside:
-            if name not in own:
-                self._changed(name)
         frames = user_frames()
+        running = [frame.f_code for frame in frames]
+        own = {name for _, name in self._before}  # of the body and its helpers: told apart below
+        for code, name in self._outside.changed():
+            if name not in own or code not in running:
+                self._changed(name)
         for (depth, name), value in _variables().items():
             known = self._before.get((depth, name))
             if known == value:

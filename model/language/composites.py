@@ -264,7 +264,7 @@ class Composites:
     def _as_one_step(self: Any, stream: p.Stream, lock: int | None, recording: Recording) -> int | None:
         """Take the lock of the context behind which several threads enqueue; it orders nothing, it keeps others from coming between."""
         name = self._beside_legacy(stream)
-        if lock is not None or name is None or recording.tracer.kind == "setup" or recording.calling:
+        if lock is not None or name is None or recording.tracer.kind == "setup" or recording.calling == name:
             return lock
         made: int = self._made(p.Lock(name))
         recording.do(p.Acquire(made, False))

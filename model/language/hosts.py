@@ -142,11 +142,18 @@ def _seen(recording: Recording, loop: Loop | None) -> dict[Any, Any]:
     contents: dict[tuple[int, str], Any] = {}
     for depth, frame in enumerate(user_frames()):
         for name, value in frame.f_locals.items():
-            if not _gone(value) and not name.startswith(".") and not (loop is not None and loop.forgets(frame, name)):
+            if not _gone(value) and not name.startswith(".") and not (loop is not None and _passive(value) and loop.forgets(frame, name)):
                 found[depth, name] = fingerprint(value, known)
                 contents[depth, name] = _content(value, known)
     found["outside"], found["contents"] = recording.tracer.state.current(), contents
     return found
+
+
+def _passive(value: object) -> bool:
+    """Whether it is plain or of the language, or a tuple or list of such: nothing runs when a variable lets go of it."""
+    if type(value) in (tuple, list):
+        return all(map(_passive, value))  # type: ignore[call-overload]
+    return type(value) in (bool, int, float, str, bytes, type(None)) or type(value).__module__.startswith("fencepost.model.language")
 
 
 def _content(value: Any, known: Known) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import dis
 import sys
 from collections.abc import Iterator
@@ -16,10 +17,12 @@ _THREADS = {"threading", "_thread", "multiprocessing", "concurrent", "queue", "_
 _MODULES = _THREADS | {
     "time", "random", "secrets", "uuid", "subprocess", "socket", "gc", "tempfile", "shelve", "sqlite3", "importlib", "numpy.random",
 }  # fmt: skip
-_OF_MODULES = {"os": {"urandom", "getrandom", "getpid", "times"}, "sys": {"modules"}, "datetime": {"now", "today", "utcnow"}}
+_OF_MODULES = {"os": {"urandom", "getrandom", "getpid", "times", "open", "mkdir", "listdir", "umask"}, "io": {"open"}, "sys": {"modules"}, "datetime": {"now", "today", "utcnow"}}
 """Of modules that may be named otherwise."""
-_ATTRIBUTES = {"cache_info"}
-"""What tells how often something was called."""
+_ATTRIBUTES = {
+    "cache_info", "f_locals", "f_globals", "read_text", "read_bytes", "write_text", "write_bytes",
+}  # fmt: skip
+"""What tells how often something was called, what other variables hold than those that are named, or what a file does."""
 _HERE = "a thread of a design is @d.loop or @d.script; its locks are d.lock, its queues d.queue, its events d.flag"
 _CURE = "a body may depend on nothing but the answers to its questions: ask with d.choose; durations are time="
 
@@ -67,6 +70,8 @@ def _forbidden(name: str, value: Any, names: set[str]) -> tuple[str, str] | None
         return _of(named, _said(named, value, names))
     if isinstance(value, type) and value.__module__ == "datetime":
         return ("the date", _CURE) if names & _OF_MODULES["datetime"] else None
+    if any(value is getattr(builtins, one) for one in (*_BUILTINS, "locals", "vars")):
+        return f"{name}()", _CURE
     kind, home = type(value), type(value).__module__
     if home in _THREADS:
         return _of(home, f"a {home.lstrip('_')}.{kind.__name__}")

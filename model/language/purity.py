@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import dis
 import functools
+import gc
 import hashlib
+import importlib
 import itertools
 import pickle
 import sys
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import (
@@ -79,12 +83,21 @@ class State:
 
     def changes(self) -> list[str]:
         """Names of what has changed since; a plain value that differs says more than what leads to it, so it comes first."""
+        return [name for _, name in self.changed()]
+
+    def changed(self) -> list[tuple[CodeType | None, str]]:
+        """`changes`, each with the code of the function that reaches it; None of what is no function's."""
         if self._simple and self._same():
             return []
-        now, before = State(self._body)._found, self._found
+        current = State(self._body)
+        now, before = current._found, self._found
         changed = [key for key, value in now.items() if key not in before or before[key] != value]
         changed.sort(key=lambda key: not (isinstance(now[key], tuple) and now[key][0] in _EXACTLY))
-        return [key[1] for key in (*changed, *(key for key in before if key not in now))]
+        functions = {**self._functions, **current._functions}
+        return [
+            (functions[key[0]].__code__ if key[0] in functions else None, key[1])
+            for key in (*changed, *(key for key in before if key not in now))
+        ]
 
     def current(self) -> State:
         """The state now: this one where nothing has changed."""
@@ -119,8 +132,8 @@ class State:
         for function, code, defaults in self._fixed:
             if function.__code__ is not code or function.__defaults__ is not defaults or function.__kwdefaults__ or function.__dict__:
                 return False
-        for attributes, size in self._sizes:
-            if len(attributes) != size:
+        for value, size in self._sizes:
+            if len(getattr(value, "__dict__", ())) != size:
                 return False
         for variables, names in self._without:
             if not variables.keys().isdisjoint(names):
@@ -147,7 +160,7 @@ class State:
 
     def _hold(self, function: FunctionType) -> bool:
         """Enter the variables of a function; False where it has others than those of closures and of its own module."""
-        if function.__kwdefaults__ or function.__dict__ or not _EXACTLY.issuperset(map(type, function.__defaults__ or ())):
+        if function.__kwdefaults__ or function.__dict__ or _imported(function.__code__) or not _EXACTLY.issuperset(map(type, function.__defaults__ or ())):
             return False
         self._fixed.append((function, function.__code__, function.__defaults__))
         for cell in function.__closure__ or ():
@@ -171,7 +184,7 @@ class State:
         seen = fingerprint(value, self.known)
         if kind in _identities:
             attributes = getattr(value, "__dict__", ())
-            self._sizes.append((attributes, len(attributes)))
+            self._sizes.append((value, len(attributes)))
         elif kind not in _EXACTLY and id(value) not in self._functions:
             self._deep.append((value, seen))
         return seen
@@ -202,8 +215,10 @@ def _behind(function: FunctionType) -> Iterator[tuple[str, Any]]:
         else:
             yield name, cell.cell_contents
     for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-        if type(default) not in _EXACTLY:
-            yield f"a default of {function.__name__}", default
+        yield f"a default of {function.__name__}", default
+    for name in _imported(code):
+        with contextlib.suppress(Exception):  # whatever keeps it from being imported, the body will tell
+            yield from _module(name, importlib.import_module(name), names, 3)
     for name, value in list(function.__dict__.items()):
         if not name.startswith("__fencepost"):
             yield f"{function.__name__}.{name}", value
@@ -247,6 +262,14 @@ def users(module: str | None) -> bool:
 def names_of(code: CodeType) -> set[str]:
     """Global names and attributes that a function and the functions inside it say."""
     return set(code.co_names).union(*(names_of(constant) for constant in code.co_consts if isinstance(constant, CodeType)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _imported(code: CodeType) -> tuple[str, ...]:
+    """The modules that a function and the functions inside it import by their whole names; but for what nobody's body can change."""
+    found = [step.argval for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME"]
+    inner = [name for constant in code.co_consts if isinstance(constant, CodeType) for name in _imported(constant)]
+    return tuple(dict.fromkeys(name for name in (*found, *inner) if name and name.partition(".")[0] != "fencepost"))
 
 
 Known = dict[int, tuple[Any, Any]]
@@ -304,6 +327,8 @@ def _looked_at(value: Any, kind: type, known: Known, depth: int) -> Any:
         content = (len(value), *map(below, list(itertools.islice(value, _WIDTH))))
     elif isinstance(value, (dict, MappingProxyType)):
         content = (len(value), *((below(key), below(one)) for key, one in itertools.islice(list(value.items()), _WIDTH)))
+        if isinstance(value, defaultdict):
+            content = (*content, below(value.default_factory))
     elif isinstance(value, (set, frozenset)):
         content = frozenset(map(below, list(value)[:_WIDTH]))
     elif isinstance(value, _PLAIN):
@@ -339,9 +364,28 @@ _INSIDE: dict[Any, Callable[[Any], Any]] = {
     ContextVar: lambda value: value.get(None),
     CellType: lambda value: None if value == _NOT_BOUND else value.cell_contents,
     ReferenceType: lambda value: value(),
-    type(users): lambda value: value.__wrapped__,  # a cache: what it kept shows in what it answers
+    type(users): lambda value: _cached(value),
 }
 """What objects without attributes keep, by their class."""
+
+
+def _cached(cache: Any) -> tuple[Any, ...]:
+    """What a cache calls, and of what it keeps that which can change in place; the rest shows in what it answers."""
+    whole = cache.cache_parameters()["maxsize"] is None
+    kept: list[Any] = []
+    for one in gc.get_referents(cache):
+        if type(one) is not dict:
+            kept.append(one)
+        elif one is not vars(cache) and not any(type(inner).__name__ == "_lru_list_elem" for inner in one.values()):
+            # One without a limit has a dictionary of what it keeps, any other refers to that itself.
+            kept += one.values() if whole else [one]
+    keys = type(functools._make_key((), {"": 0}, False))  # type: ignore[attr-defined]
+    still = (FunctionType, type, ModuleType, keys)
+    return (cache.__wrapped__, *(one for one in kept if not (isinstance(one, still) or type(one) is object or _is_plain(one))))
+
+
+def _is_plain(value: Any) -> bool:
+    return all(map(_is_plain, value)) if type(value) in (tuple, frozenset) else type(value) in _EXACTLY
 
 
 def _inside(value: Any, kind: type) -> Any:
@@ -371,10 +415,12 @@ def _attributes(value: Any, kind: type) -> Iterator[tuple[str, Any]]:
     """An object's attributes and slots, and its class."""
     yield from list((getattr(value, "__dict__", None) or {}).items())
     for one in kind.__mro__:
-        slots = one.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else tuple(slots):
-            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                yield name, getattr(value, name)
+        if "__slots__" not in vars(one) and not users(_home(one)):
+            continue
+        for name, slot in list(vars(one).items()):  # a private slot has another name than `__slots__` says
+            if isinstance(slot, MemberDescriptorType):
+                with contextlib.suppress(AttributeError):  # not set
+                    yield name, slot.__get__(value)
     if users(_home(kind)):
         yield "its class", kind
 
@@ -391,9 +437,15 @@ def _of_class(kind: type) -> Iterator[tuple[str, Any]]:
                 yield name, (value.fget, value.fset, value.fdel)
             elif isinstance(value, functools.cached_property):
                 yield name, value.func
-            elif isinstance(value, FunctionType) or (name[:2] != "__" and not isinstance(value, (MemberDescriptorType, GetSetDescriptorType))):
+            elif isinstance(value, FunctionType) or not (name in _OF_ANY_CLASS or isinstance(value, (MemberDescriptorType, GetSetDescriptorType))):
                 yield f"{one.__qualname__}.{name}", value
 
 
+_OF_ANY_CLASS = {
+    "__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__annotations__", "__slots__", "__hash__", "__match_args__",
+    "__abstractmethods__", "__parameters__", "__orig_bases__", "__dataclass_fields__", "__dataclass_params__", "__firstlineno__",
+    "__static_attributes__", "__annotate__", "__annotate_func__", "__annotations_cache__",
+}  # fmt: skip
+"""What Python itself and its decorators keep in a class."""
 _OTHERS = sys.stdlib_module_names | {"builtins", "fencepost"}
 """Whose classes keep nothing that a body would change."""

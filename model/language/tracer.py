@@ -209,7 +209,9 @@ class Recording:
         """The graph whose capture is going on."""
         self.aside = False
         """Whether the call does on the side what is taken down now: nobody wrote it down."""
-        self._ordering = self.calling = False
+        self._ordering = False
+        self.calling: str | None = None
+        """The lock of the call that is being taken down, on a stream on which each call takes one."""
         self.held: dict[int, int] = {}
         """How often each lock was taken in this turn and not given back."""
         self.kept: list[tuple[str, Callable[[], Any]]] = []
@@ -510,12 +512,13 @@ class OneCall:
     def __enter__(self) -> None:
         if self._name is not None:
             self._lock(self._name, p.Acquire)
-            self._recording.calling |= self._enqueues
+            if self._enqueues:
+                self._recording.calling = self._name
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._name is not None:
             if self._enqueues:
-                self._recording.calling = False
+                self._recording.calling = None
             if error is None:
                 self._lock(self._name, p.Unlock)
 
@@ -568,8 +571,7 @@ class Tracer:
         while True:
             recording = self._run(prefix, expected, arguments)
             runs.append(recording.entries)
-            if len(runs) == 1 or len(runs) % 16 == 0:
-                self._compare()  # all are compared at the end; this only ends a hopeless trace early
+            self._compare()  # each: a later run may put back what it finds changed
             if len(runs) <= TWICE or len(runs) % 16 == 0:
                 self._again(recording, arguments)
             path = list(recording.path)

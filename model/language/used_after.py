@@ -51,7 +51,7 @@ class Loop:
 
 @functools.lru_cache(maxsize=4096)  # the text alone decides
 def _forgotten(function: ast.AST, loop: ast.For, name: str) -> bool:
-    return not _sequence(loop.body, name)[0] and not used_after(function, loop, name)
+    return not _sequence([loop.target, *loop.body], name)[0] and not used_after(function, loop, name)
 
 
 def loop_at(frame: FrameType) -> Loop | None:
@@ -148,29 +148,35 @@ def _flow(node: ast.AST, name: str) -> Flow:
     if isinstance(node, ast.Name):
         if isinstance(node.ctx, ast.Load):
             return node.id == name or node.id in _BY_TEXT, False
-        return False, node.id == name
+        return isinstance(node.ctx, ast.Del) and node.id == name, node.id == name  # what is not set cannot be deleted
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         now: list[ast.AST] = [*node.decorator_list]
         if isinstance(node, ast.ClassDef):
-            now.extend(node.bases)
+            now += [*node.bases, *(keyword.value for keyword in node.keywords)]
         else:
-            now.extend(default for default in (*node.args.defaults, *node.args.kw_defaults) if default is not None)
+            now += ast.iter_child_nodes(node.args)
+            now += [node.returns] if node.returns is not None else []
         return _then(_sequence(now, name), (False, node.name == name))
+    if isinstance(node, ast.arg):
+        return _sequence([node.annotation] if node.annotation is not None else [], name)
+    if isinstance(node, ast.Dict):
+        return _sequence([part for pair in zip(node.keys, node.values, strict=True) for part in pair if part is not None], name)
     if isinstance(node, ast.Lambda):
         return _sequence([d for d in (*node.args.defaults, *node.args.kw_defaults) if d is not None], name)
     if isinstance(node, _COMPREHENSIONS):
         first, *others = node.generators
-        own = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
-        rest: list[ast.AST] = [*first.ifs, *(n for g in others for n in (g.iter, *g.ifs))]
+        own = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        rest: list[ast.AST] = [first.target, *first.ifs, *(n for g in others for n in (g.iter, g.target, *g.ifs))]
         rest += [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         return _then(_flow(first.iter, name), (False, False) if name in own else _maybe(_sequence(rest, name)))
     if isinstance(node, ast.AugAssign):
         target = node.target
         read: Flow = (isinstance(target, ast.Name) and target.id == name, False)
-        return _then(_then(read, _flow(node.value, name)), _flow(target, name))
+        placed = (False, False) if read[0] or isinstance(target, ast.Name) else _flow(target, name)
+        return _then(_then(_then(read, placed), _flow(node.value, name)), (False, isinstance(target, ast.Name) and target.id == name))
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
         if node.value is None:
-            return False, False
+            return (False, False) if isinstance(node.target, ast.Name) else _flow(node.target, name)
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         return _then(_flow(node.value, name), _sequence(targets, name))
     if isinstance(node, (ast.If, ast.IfExp)):
@@ -184,7 +190,7 @@ def _flow(node: ast.AST, name: str) -> Flow:
         turn = _then(_flow(node.target, name), _sequence(node.body, name))
         return _then(_flow(node.iter, name), _maybe(_then(_maybe(turn), _sequence(node.orelse, name))))
     if isinstance(node, ast.While):
-        return _then(_flow(node.test, name), _maybe(_sequence([*node.body, *node.orelse], name)))
+        return _then(_flow(node.test, name), _maybe(_then(_maybe(_sequence(node.body, name)), _sequence(node.orelse, name))))
     if type(node).__name__ in _TRIES:
         parts: Any = node
         tried = _sequence(parts.body, name)
@@ -193,12 +199,13 @@ def _flow(node: ast.AST, name: str) -> Flow:
         last = _sequence(parts.finalbody, name)
         return whole[0] or last[0], whole[1] or last[1]
     if isinstance(node, ast.ExceptHandler):
-        return _then((False, node.name == name), _sequence(node.body, name))
+        caught = _flow(node.type, name) if node.type is not None else (False, False)
+        return _then(_then(caught, (False, node.name == name)), _sequence(node.body, name))
     if isinstance(node, (ast.With, ast.AsyncWith)):
         entered = _sequence([part for item in node.items for part in (item.context_expr, item.optional_vars) if part is not None], name)
         return _then(entered, _maybe(_sequence(node.body, name)))  # who is entered may end the block early
     if isinstance(node, ast.Match):
-        cases = [_then((False, name in _captured(c.pattern)), _sequence([*([c.guard] if c.guard else []), *c.body], name)) for c in node.cases]
+        cases = [_then((_says(c.pattern, name), name in _captured(c.pattern)), _sequence([*([c.guard] if c.guard else []), *c.body], name)) for c in node.cases]
         return _then(_flow(node.subject, name), _maybe(_either(*cases)))
     if isinstance(node, ast.Assert):
         return _then(_flow(node.test, name), _maybe(_flow(node.msg, name)) if node.msg is not None else (False, False))
@@ -207,6 +214,11 @@ def _flow(node: ast.AST, name: str) -> Flow:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return False, any((alias.asname or alias.name.partition(".")[0]) == name for alias in node.names)
     return _sequence(list(ast.iter_child_nodes(node)), name)
+
+
+def _says(pattern: ast.AST, name: str) -> bool:
+    """Whether a pattern compares with what the name holds."""
+    return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(pattern))
 
 
 def _captured(pattern: ast.AST) -> set[str]:

@@ -34,7 +34,7 @@ Straight = tuple[tuple[int, tuple[int, ...]], tuple[Apply, ...], int, int, bool]
 or find a hazard."""
 
 Order = tuple[Any, ...]
-"""Where a path of a macro step comes among the others."""
+"""Where a path of a macro step comes among the others: (operations, order before its last block, number of the branch); () at the start."""
 
 DEVICE_STEP = -2
 """In place of a node of a path: a step of the device, of the stream whose number stands in place of the thread."""
@@ -346,16 +346,15 @@ class Search:
             return [one]
         code, blocks, stops, prune, closed = self.code[t], self.blocks[t], self.stops[t], self.prune, self.closed
         # Paths that may meet go on in the order of their operations. Otherwise one goes on to its end before the next, and what they
-        # reach is sorted as if they had not: by `order`, which is (operations, order of the path before it branched, number of the branch).
+        # reach is sorted as if they had not: by `order`.
         apart = self.split or not self.joins[t]
         joins: set[int] = set() if apart else self.joins[t]
-        push: Callable[[Any, Any], None]
-        pop: Callable[[Any], Any]
-        push, pop = (list.append, list.pop) if apart else (heapq.heappush, heapq.heappop)
         turns, operations = one.trail[2] + (pc == self.entry[t]), one.trail[3]
         order: Order = ()
         reached: list[tuple[Order, int, State]] = []
-        todo: list[tuple[Order, State]] = []
+        later: list[tuple[Order, State]] = []
+        todo: list[tuple[int, int, State]] = []
+        count = 0
         met: dict[Any, list[int]] = {}
         while True:
             node = code[pc]
@@ -377,8 +376,8 @@ class Search:
                             n.pc[t] = branches[answer]
                             results.append(n)
             else:
-                entry, effects, after, count, may_fork = blocks.get(pc) or self._straight(t, pc)
-                operations += count
+                entry, effects, after, many, may_fork = blocks.get(pc) or self._straight(t, pc)
+                operations += many
                 one.trail = (entry, one.trail, turns, operations)
                 one.pc[t] = pc = after
                 if not may_fork:
@@ -395,22 +394,31 @@ class Search:
             if results is None and (apart or not todo):
                 if prune and one.witness is not None and one.hazard is None and closed(one):
                     one = None
-                else:
+                elif apart:
                     order = (operations, order, 0)
             else:
                 for k, n in enumerate([one] if results is None else results):
                     if n.hazard is not None and n.hazard[0] != "same bytes":
                         reached.append((order, k, n))
                     elif not (prune and n.witness is not None and n.hazard is None and closed(n)):
-                        push(todo, ((operations, order, k), n))
+                        if apart:
+                            later.append(((operations, order, k), n))
+                        else:
+                            count += 1
+                            heapq.heappush(todo, (operations, count, n))
                 one = None
             while True:
                 if one is None:
-                    if not todo:
-                        reached.sort()
+                    if todo:
+                        operations, _, one = heapq.heappop(todo)
+                    elif later:
+                        order, one = later.pop()
+                        operations = order[0]
+                    else:
+                        if apart and len(reached) > 1:
+                            reached.sort(key=_rank)
                         return [n for _, _, n in reached]
-                    order, one = pop(todo)
-                    operations, pc = order[0], one.pc[t]
+                    pc = one.pc[t]
                 if pc < 0:
                     if one.meet is None or not one.meet.inside[t]:
                         self._end(one, t)
@@ -710,3 +718,15 @@ class Search:
             last = None
             got = set()
         return tuple(reversed(result))
+
+
+def _rank(reached: tuple[Order, int, State]) -> tuple[int, ...]:
+    """What orders of paths are sorted by: as they would compare, but not by recursion, for a turn may be long."""
+    order, last, _ = reached
+    operations: list[int] = []
+    branches = [last]
+    while order:
+        operations.append(order[0])
+        branches.append(order[2])
+        order = order[1]
+    return (*operations, -1, *reversed(branches))
