@@ -379,7 +379,7 @@ def _cached(cache: Any) -> tuple[Any, ...]:
         elif one is not vars(cache) and not any(type(inner).__name__ == "_lru_list_elem" for inner in one.values()):
             # One without a limit has a dictionary of what it keeps, any other refers to that itself.
             kept += one.values() if whole else [one]
-    keys = type(functools._make_key((), {"": 0}, False))  # type: ignore[attr-defined]
+    keys = type(functools._make_key((), {"": 0}, False))
     still = (FunctionType, type, ModuleType, keys)
     return (cache.__wrapped__, *(one for one in kept if not (isinstance(one, still) or type(one) is object or _is_plain(one))))
 
