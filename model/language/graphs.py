@@ -11,6 +11,7 @@ from fencepost.model.effects import MEETINGS
 from fencepost.model.language.errors import Fixed, fail, here
 from fencepost.model.language.index import ANY
 from fencepost.model.language.objects import Stream, Tensor
+from fencepost.model.operations.device import accesses
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
@@ -117,8 +118,7 @@ class Graph(Fixed):
         stream = getattr(operation, "stream", None)
         if isinstance(operation, p.WaitFlag) and stream is None:
             return False  # the host's own wait on a word in memory is no CUDA call
-        within = isinstance(operation, p.Copy) and all(recording.space(side) in ("device", "managed") for side in (operation.dst, operation.src))
-        if isinstance(operation, _SYNCHRONISING) or (isinstance(operation, p.Copy) and not operation.non_blocking and not within):  # S49
+        if isinstance(operation, _SYNCHRONISING) or (isinstance(operation, p.Copy) and recording.may_hold_host(operation)):
             fail(f"graph {self._name!r}: the host cannot wait during a capture (S99); move the wait out of `with capture()`")
         if isinstance(operation, p.View):
             of = self._of(operation.base)
@@ -152,15 +152,14 @@ class Graph(Fixed):
 
     def _notice(self, operation: p.Operation) -> None:
         """What the node reads that none before it has written, and what it writes."""
-        reads, writes = _accessed(operation)
-        for operand in reads:
-            of = self._of(operand)
-            if of is not None and of[0] in self._fresh:
+        for access in accesses(operation):
+            of = self._of(access.target)
+            if access.mode != "w" and of is not None and of[0] in self._fresh:
                 made = next(one.name for one in reversed(self._blocks) if one.number == of[0])
                 self._unwritten.append((of[0], f"{getattr(operation, 'name', 'copy_')!r} reads {made!r}", here()))
-        for operand in writes:
-            of = self._of(operand)
-            if of is not None:
+        for access in accesses(operation):
+            of = self._of(access.target)
+            if access.mode == "w" and of is not None:
                 self._fresh.discard(of[0])
 
     def _check(self) -> None:
@@ -437,13 +436,3 @@ def private_memory(graph: Graph, name: str, space: str, bytes_: int, stream: p.O
     graph._blocks.append(block)
     graph._fresh.add(block.number)
     return PrivateMemory(design, f"{name} of {graph._name}", space, block.number, graph, block)
-
-
-def _accessed(operation: p.Operation) -> tuple[list[p.Operand], list[p.Operand]]:
-    """What a node of a graph reads, and what it writes."""
-    if isinstance(operation, p.Copy):
-        return [operation.src], [operation.dst]
-    if isinstance(operation, p.Memset):
-        return [], [operation.dst]
-    accesses = operation.accesses if isinstance(operation, p.Launch) else ()
-    return [one.target for one in accesses if one.mode != "w"], [one.target for one in accesses if one.mode == "w"]

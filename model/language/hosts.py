@@ -151,8 +151,8 @@ def _seen(recording: Recording, loop: Loop | None) -> dict[Any, Any]:
 
 def _passive(value: object) -> bool:
     """Whether it is plain or of the language, or a tuple or list of such: nothing runs when a variable lets go of it."""
-    if type(value) in (tuple, list):
-        return all(map(_passive, value))  # type: ignore[call-overload]
+    if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
+        return all(map(_passive, value))
     return type(value) in (bool, int, float, str, bytes, type(None)) or type(value).__module__.startswith("fencepost.model.language")
 
 

@@ -22,6 +22,7 @@ from fencepost.model.language.errors import Text, end_of, fail, is_own, own_file
 from fencepost.model.language.graph import Asked, Cut, Did, Drained, Entry, MaybeBegan, MaybeEnded, Merger
 from fencepost.model.language.managed import by_kernel
 from fencepost.model.language.purity import State, forget
+from fencepost.model.operations.device import accesses, holds_host
 
 if TYPE_CHECKING:
     from fencepost.model.language.design import Design
@@ -49,6 +50,7 @@ CURE = "a body may depend on nothing but the answers to its questions; keep what
 CUDA = (p.Alloc, p.EventSync, p.DeviceSync)
 """Operations that call CUDA without naming a stream."""
 
+_SPACES = {"device", "pinned", "pageable", "managed"}
 NO_ITEM = (p.StreamSync, p.Alloc, p.RecordStream)
 """Operations that name a stream and enqueue nothing on it."""
 
@@ -265,16 +267,20 @@ class Recording:
 
     def _without_its_wait(self, operation: p.Operation) -> p.Operation:
         """What a call that waits for its own item enqueues (S33, S49). The operation as it is where it waits for none, or may."""
-        if isinstance(operation, p.Item) and self.space(operation.src) == "device":
-            accesses = (p.Access(operation.src, "r", False, operation.harm),)
-            return p.Launch("item", operation.stream, accesses, operation.time, False)
-        if isinstance(operation, p.Copy) and not operation.non_blocking and not operation.raw:
-            spaces = {self.space(operation.dst), self.space(operation.src)}
-            if len(spaces) == 2 and spaces < {"device", "pinned", "pageable"} and "device" in spaces:
+        if isinstance(operation, p.Item) and self._space(operation.src) == "device":
+            return p.Launch("item", operation.stream, accesses(operation), operation.time, False)
+        if isinstance(operation, p.Copy):
+            source, target = self._space(operation.src), self._space(operation.dst)
+            if {source, target} <= _SPACES and holds_host(operation, source, target):
                 return msgspec.structs.replace(operation, raw=True)  # of a blocking copy no allocator is told either (S79, S83)
         return operation
 
-    def space(self, operand: p.Operand) -> str:
+    def may_hold_host(self, operation: p.Copy) -> bool:
+        """Whether the copy waits for its own item, as far as is known where its two sides live."""
+        source, target = self._space(operation.src), self._space(operation.dst)
+        return not operation.non_blocking and (not {source, target} <= _SPACES or holds_host(operation, source, target))
+
+    def _space(self, operand: p.Operand) -> str:
         """Where the memory lives, as far as that is known here; else what no space is called."""
         if isinstance(operand, p.Local):
             return str(list(self.tracer.locals)[operand.id][3])

@@ -10,13 +10,30 @@ HOST = ("pinned", "pageable")
 """Where the bytes live in the host's own memory."""
 
 
-def _item(stream: p.Operand, accesses: tuple[p.Access, ...], what: str, context: Context) -> tuple[Effect, ...]:
+def accesses(operation: p.Operation) -> tuple[p.Access, ...]:
+    """What a kernel, copy, fill or item() reads and writes; () of any other operation."""
+    if isinstance(operation, p.Launch):
+        return operation.accesses
+    if isinstance(operation, p.Copy):
+        return p.Access(operation.src, "r", harm=operation.src_harm), p.Access(operation.dst, "w", same_bytes=operation.same_bytes)
+    if isinstance(operation, p.Memset):
+        return (p.Access(operation.dst, "w"),)
+    return (p.Access(operation.src, "r", harm=operation.harm),) if isinstance(operation, p.Item) else ()
+
+
+def holds_host(operation: p.Copy, source: str, target: str) -> bool:
+    """Whether the call returns only when its own item is done: between host and device it does unless told otherwise, within the device
+    it never does (S33, S49). Within the host nothing is enqueued."""
+    return not operation.non_blocking and not operation.raw and (source in HOST) != (target in HOST)
+
+
+def _item(stream: p.Operand, touched: tuple[p.Access, ...], what: str, context: Context) -> tuple[Effect, ...]:
     """The item, and under launch blocking the wait that the environment adds (S113, S119, S120)."""
     environment = context.environment
     blocks = environment.blocking_kernels if what == "kernel" else what != "call" and environment.blocking_copies
     home = context.program.objects[stream.id] if isinstance(stream, (p.Obj, p.Slot)) else None
     blocks = blocks and not (isinstance(home, p.Stream) and home.is_agent)
-    item = Enqueue(stream, accesses, what)
+    item = Enqueue(stream, touched, what)
     return (item, JoinStream(stream)) if blocks else (item,)
 
 
@@ -56,12 +73,11 @@ def copy(operation: p.Copy, context: Context) -> tuple[Effect, ...]:
 
 
 def _copy(operation: p.Copy, context: Context, source: str, target: str) -> tuple[Effect, ...]:
-    read = p.Access(operation.src, "r", harm=operation.src_harm)
-    write = p.Access(operation.dst, "w", same_bytes=operation.same_bytes)
+    read, write = accesses(operation)
     if source in HOST and target in HOST:
         return (Touch((read, write)),)  # S49
     effects: tuple[Effect, ...]
-    waits = not operation.non_blocking and not operation.raw and (source in HOST or target in HOST)  # S33, S49
+    waits = holds_host(operation, source, target)
     if source == "pageable" and context.platform.pageable_h2d != "late":
         effects = (Touch((read,)), *_item(operation.stream, (write,), "copy", context))  # S47 V1
         waits = waits or context.platform.pageable_h2d == "blocking"  # S52
@@ -84,7 +100,7 @@ def _copy(operation: p.Copy, context: Context, source: str, target: str) -> tupl
       edges="enqueue -> start; stream order", rules=("S39",))  # fmt: skip
 def memset(operation: p.Memset, context: Context) -> tuple[Effect, ...]:
     """The Async form: asynchronous for every kind of target."""
-    return _item(operation.stream, (p.Access(operation.dst, "w"),), "memset", context)
+    return _item(operation.stream, accesses(operation), "memset", context)
 
 
 @rule(p.Item, "item", accesses="reads the tensor on the current stream; host memory at once, by the caller",
@@ -94,17 +110,17 @@ def item(operation: p.Item, context: Context) -> tuple[Effect, ...]:
 
     Raises `ValueError` when the tensor was handed over and may live on either side.
     """
-    read = p.Access(operation.src, "r", harm=operation.harm)
+    read = accesses(operation)
     spaces = context.spaces(operation.src)
     if spaces and spaces <= set(HOST):
-        return (Touch((read,)),)
+        return (Touch(read),)
     if spaces & set(HOST):
         name = context.thread.locals[operation.src.id].name
         raise ValueError(
             f"item() in thread {context.thread.name!r}: {name!r} is handed over and may be {' or '.join(sorted(spaces))} memory, "
             "of which only the GPU's makes it wait (S33); hand them over through queues of their own"
         )
-    return (Enqueue(operation.stream, (read,), "copy"), JoinStream(operation.stream))
+    return (Enqueue(operation.stream, read, "copy"), JoinStream(operation.stream))
 
 
 @rule(p.RecordStream, "record_stream", edges="none at the call; at the last free, work queued on that stream until "

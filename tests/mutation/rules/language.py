@@ -249,8 +249,8 @@ _rule(LANGUAGE, "the stream of a thread sets its device", "S16", "DeviceSync", "
       (DESIGN + "_current_device", "recording.streams[-1] if recording.streams else recording.tracer.default",
        "recording.streams[-1] if recording.streams else None"))
 _rule(LANGUAGE, "one step within the device does not hold the host", "S49", "StreamSync", "one_step_and_no_wait",
-      (RECORDING + "_without_its_wait", 'len(spaces) == 2 and spaces < {"device", "pinned", "pageable"}',
-       'spaces < {"device", "pinned", "pageable"}'))
+      (RECORDING + "_without_its_wait", "holds_host(operation, source, target)",
+       "not operation.non_blocking"))
 _rule(LANGUAGE, "one step to the host is followed by its wait", "S33", "StreamSync", "one_step_and_its_wait",
       (RECORDING + "_do_alone", "self._take_down(p.StreamSync(stream))",
        "pass"))

@@ -65,11 +65,14 @@ _rule(LOWERING, "a copy into pageable memory waits", "S48", "Copy JoinStream", "
       (DEVICE + "_copy", 'waits = waits or (target == "pageable" and context.platform.pageable_d2h == "blocking")',
        "waits = waits"))
 _rule(LOWERING, "copy_ without non_blocking waits", "S33", "Copy JoinStream", "two_allocators; copy_that_blocks",
-      (DEVICE + "_copy", "waits = not operation.non_blocking and not operation.raw",
-       "waits = False"))
+      (DEVICE + "holds_host", "return not operation.non_blocking and not operation.raw and",
+       "return False and"))
 _rule(LOWERING, "copy_ with non_blocking does not wait", "S45", "Copy", "copy_unguarded launch-blocking-kernels; same_bytes_again strict",
-      (DEVICE + "_copy", "waits = not operation.non_blocking and not operation.raw",
-       "waits = not operation.raw"))
+      (DEVICE + "holds_host", "return not operation.non_blocking and not operation.raw and",
+       "return not operation.raw and"))
+_rule(LOWERING, "a copy within the device does not wait", "S49", "Copy", "one_step_and_no_wait",
+      (DEVICE + "holds_host", "(source in HOST) != (target in HOST)",
+       "True"))
 _rule(LOWERING, "copy_ tells the host allocator of its pinned source", "S79", "Copy NoteUse", "pinned_source_noted",
       (DEVICE + "_copy", "((operation.src, source), (operation.dst, target))",
        "((operation.dst, target),)"))
@@ -80,13 +83,13 @@ _rule(LOWERING, "memcpy_async tells no allocator", "S83", "Copy NoteUse", "devic
       (DEVICE + "_copy", "if not operation.raw and operation.non_blocking:",
        "if operation.non_blocking:"))
 _rule(LOWERING, "a fill writes its target", "S39", "Memset Enqueue", "memset_runs_later",
-      (DEVICE + "memset", '(p.Access(operation.dst, "w"),)',
-       "()"))
+      (DEVICE + "accesses", 'return (p.Access(operation.dst, "w"),)',
+       "return ()"))
 _rule(LOWERING, "a fill does not wait", "S39", "Memset", "memset_runs_later",
-      (DEVICE + "memset", 'return _item(operation.stream, (p.Access(operation.dst, "w"),), "memset", context)',
-       'return (*_item(operation.stream, (p.Access(operation.dst, "w"),), "memset", context), JoinStream(operation.stream))'))
+      (DEVICE + "memset", 'return _item(operation.stream, accesses(operation), "memset", context)',
+       'return (*_item(operation.stream, accesses(operation), "memset", context), JoinStream(operation.stream))'))
 _rule(LOWERING, "item() reads", "S33", "Item Enqueue", "streams_in_turn_share; item_reads",
-      (DEVICE + "item", 'Enqueue(operation.stream, (read,), "copy")',
+      (DEVICE + "item", 'Enqueue(operation.stream, read, "copy")',
        'Enqueue(operation.stream, (), "copy")'))
 _rule(LOWERING, "item() waits for its stream", "S33", "Item JoinStream", "item_waits; item_reads",
       (DEVICE + "item", ", JoinStream(operation.stream))",
