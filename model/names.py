@@ -38,20 +38,21 @@ class Names:
     @cached_property
     def _received(self) -> dict[tuple[str, int], str]:
         """Names of received values, by thread and local: where from, and what the giver calls it if all say the same."""
-        given: dict[tuple[int, str], list[tuple[p.Thread, tuple[p.Operand | p.Index, ...]]]] = {}
-        taken: list[tuple[p.Thread, tuple[int, str], tuple[int, ...]]] = []
+        # Each once: an operation is a node of its own in every branch of the text.
+        given: dict[tuple[int, str], dict[tuple[str, tuple[p.Operand | p.Index, ...]], p.Thread]] = {}
+        taken: dict[tuple[str, tuple[int, str], tuple[int, ...]], None] = {}
         for thread in self.program.threads:
             for node in thread.nodes:
                 o = node.operation if isinstance(node, p.Do) else None
                 if isinstance(o, p.Put):
-                    given.setdefault((o.queue, o.tag), []).append((thread, o.values))
+                    given.setdefault((o.queue, o.tag), {})[thread.name, o.values] = thread
                 elif isinstance(o, p.CellSet) and not isinstance(o.cell, p.Local):
-                    given.setdefault((o.cell.id, ""), []).append((thread, o.values))
+                    given.setdefault((o.cell.id, ""), {})[thread.name, o.values] = thread
                 elif isinstance(o, p.Get):
-                    taken.append((thread, (o.queue, o.tag), o.locals))
+                    taken[thread.name, (o.queue, o.tag), o.locals] = None
                 elif isinstance(o, p.CellGet) and not isinstance(o.cell, p.Local):
-                    taken.append((thread, (o.cell.id, ""), o.locals))
-        received = {(thread.name, local): (key, k) for thread, key, locals_ in taken for k, local in enumerate(locals_)}
+                    taken[thread.name, (o.cell.id, ""), o.locals] = None
+        received = {(thread, local): (key, k) for thread, key, locals_ in taken for k, local in enumerate(locals_)}
 
         def called(thread: p.Thread, value: p.Operand | p.Index, seen: frozenset[tuple[tuple[int, str], int]]) -> set[str]:
             if isinstance(value, (p.Local, p.Var)):
@@ -61,7 +62,11 @@ class Names:
                     return {thread.locals[local].name}
                 if field in seen:
                     return set()
-                return {name for giver, values in given.get(field[0], ()) for name in called(giver, values[field[1]], seen | {field})}
+                return {
+                    name
+                    for (_, values), giver in given.get(field[0], {}).items()
+                    for name in called(giver, values[field[1]], seen | {field})
+                }
             if isinstance(value, (p.Obj, p.Slot)):
                 return {self.name(value.id)}
             return {self.name(value.cursor)} if isinstance(value, p.Last) else set()
@@ -69,14 +74,14 @@ class Names:
         result: dict[tuple[str, int], str] = {}
         for thread, key, locals_ in taken:
             fields = [
-                {name for giver, values in given.get(key, ()) for name in called(giver, values[k], frozenset({(key, k)}))}
+                {name for (_, values), giver in given.get(key, {}).items() for name in called(giver, values[k], frozenset({(key, k)}))}
                 for k in range(len(locals_))
             ]
             for k, local in enumerate(locals_):
                 if len(fields[k]) == 1 and fields.count(fields[k]) == 1:
-                    result[thread.name, local] = f"{self.name(key[0])}.{next(iter(fields[k]))}"
+                    result[thread, local] = f"{self.name(key[0])}.{next(iter(fields[k]))}"
                 elif len(locals_) > 1:
-                    result[thread.name, local] = f"{self.name(key[0])}[{k}]"
+                    result[thread, local] = f"{self.name(key[0])}[{k}]"
         return result
 
     def operand(self, operand: p.Operand, thread: p.Thread, turn: int | None = None) -> str:

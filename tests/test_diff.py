@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import multiprocessing
 import os
 import re
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import msgspec
 import pytest
 from fencepost.cli import run
 from fencepost.diff.changes import changes
+from fencepost.diff.side import _only_libraries
 from fencepost.model.language import program_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -494,6 +497,51 @@ def test_designs_whose_parameters_differ(repository: Path, capsys: pytest.Captur
     assert run(["diff", "one.py", "two.py"]) == 2
     error = capsys.readouterr().err
     assert "parameters differ: 'depth' is set only in one.py" in error and error.count("\n") == 1
+
+
+HELPED = DESIGN.replace("import fencepost as fp", "import fencepost as fp\nfrom engine import slots\nfrom beside import AGAIN").replace(
+    WAIT, "        for _ in range(AGAIN * slots()):\n            copied.synchronize()\n"
+)
+
+
+def test_a_side_that_is_forked_is_as_one_that_is_started(repository: Path) -> None:
+    """Modules of the tree, by its root and beside the design, are each side's own, and nothing that a design prints gets out."""
+    (repository / "engine" / "__init__.py").write_text("def slots():\n    print('slots')\n    return 1\n")
+    (repository / "designs_of_engine" / "beside.py").write_text("AGAIN = 1\n")
+    git(repository, "add", ".")
+    commit(repository, HELPED)
+    (repository / "designs_of_engine" / "beside.py").write_text("AGAIN = 0\n")
+    git(repository, "commit", "-qam", "no waits any more")
+    arguments = ("diff", "--git", "change~1..change", "designs_of_engine/staging.py", "--format", "json")
+    started = diff(*arguments[1:])
+    done = subprocess.run([sys.executable, "-m", "fencepost", *arguments], cwd=repository, capture_output=True, text=True)
+    assert started[0] == done.returncode == 1 and not done.stderr
+
+    def without_seconds(text: str) -> str:
+        return re.sub(r'"seconds": [^,}]*', "", text)
+
+    assert without_seconds(started[1]) == without_seconds(done.stdout)
+    assert json.loads(done.stdout)["pairs"][0]["after"]["verdict"] == "refuted"
+    # This process holds modules that a tree may have of its own; one that has only begun does not.
+    assert not _only_libraries()
+    begun = "import fencepost.cli, fencepost.diff.compare as c, fencepost.diff.side as s; print(s._only_libraries())"
+    done = subprocess.run([sys.executable, "-c", begun], cwd=repository, capture_output=True, text=True)
+    assert done.stdout.strip() == str("fork" in multiprocessing.get_all_start_methods())
+
+
+@pytest.mark.parametrize(
+    ("line", "says"), [("os._exit(7)", "exit code 7"), ("os.write(2, b'no more of this\\n'); os._exit(7)", "no more of this")]
+)
+def test_a_design_that_ends_its_process(repository: Path, line: str, says: str) -> None:
+    commit(repository, DESIGN.replace("import fencepost as fp", f"import os\n\nimport fencepost as fp\n\n{line}"))
+    after = git(repository, "rev-parse", "change")[:12]
+    code, text = diff("--git", "main..change", "designs_of_engine/")
+    assert code == 2 and f"{after}: the process that builds it ended: {says}" in text
+    done = subprocess.run(
+        [sys.executable, "-m", "fencepost", "diff", "--git", "main..change", "designs_of_engine/"],
+        cwd=repository, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stderr == text
 
 
 def test_two_hundred_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

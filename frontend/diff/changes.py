@@ -103,15 +103,19 @@ def _lines(program: p.Program, thread: p.Thread) -> list[_Line]:
             todo.append(node.next)
         else:
             todo += [target for _, target in reversed(node.branches)]
+    told: set[tuple[int, p.Operation | p.Question]] = set()
     for node_id in order:
         node = thread.nodes[node_id]
         if isinstance(node, p.Do) and isinstance(node.operation, (p.Drop, p.NewEvent)):
             continue  # bookkeeping of the tracer: the user wrote no such line
+        what = node.operation if isinstance(node, p.Do) else node.question
+        if (node.site, what) in told:
+            continue
+        told.add((node.site, what))
         text = words.node(node, thread)
-        place = words.place(node.site)
         waits = isinstance(node, p.Do) and isinstance(node.operation, SYNCHRONISATIONS)
         waits = waits or (isinstance(node, p.Do) and isinstance(node.operation, p.Copy) and not node.operation.non_blocking)
-        seen.setdefault((node.site, text), _Line(text, place, waits))
+        seen.setdefault((node.site, text), _Line(text, words.place(node.site), waits))
     return [line for _, line in sorted(seen.items(), key=lambda item: item[0][0])]
 
 

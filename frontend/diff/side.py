@@ -1,6 +1,7 @@
-"""One side of a comparison, built in a process of its own: `python -m fencepost.diff.side OUT < request`.
+"""One side of a comparison, built in a process of its own and handed over as data.
 
-Two states of one file cannot be imported into one process: they are the same modules. Each side is handed over as data.
+Two states of one file cannot be imported into one process: they are the same modules. A process that has imported nothing
+but libraries is forked; from any other a new one is started, `python -m fencepost.diff.side OUT < request`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -53,23 +55,18 @@ class Build:
 
     def __init__(self, name: str, request: Request, folder: Path) -> None:
         self.name = name
-        self._out = folder / f"{len(list(folder.iterdir()))}.json"
+        number = len(list(folder.iterdir())) // 2
+        self._out, self._err = folder / f"{number}.json", folder / f"{number}.err"
         self._out.touch()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "fencepost.diff.side", str(self._out)],
-            cwd=request.root, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode(request))
-        self._process.stdin.close()
+        self._err.touch()
+        self._wait = (_fork if _only_libraries() else _spawn)(request, self._out, self._err)
 
     def result(self) -> tuple[Entry, ...]:
         """The side's variants. Raises `InputError` that names the side when it does not load."""
-        assert self._process.stderr is not None
-        noise = self._process.stderr.read().decode(errors="replace").strip()
-        code = self._process.wait()
+        code = self._wait()
         data = self._out.read_bytes()
         if code != 0 or not data:
+            noise = self._err.read_text(errors="replace").strip()
             last = noise.splitlines()[-1] if noise else f"exit code {code}"
             raise InputError(f"{self.name}: the process that builds it ended: {last}")
         side = msgspec.json.decode(data, type=Side)
@@ -77,6 +74,77 @@ class Build:
             named = side.error.startswith(f"{self.name}:")
             raise InputError(side.error if named else f"{self.name}: {side.error}")
         return side.entries
+
+
+def _only_libraries() -> bool:
+    """Whether this process can be forked, and has imported nothing that a tree may hold in another state: no design, no helper."""
+    import multiprocessing
+    import sysconfig
+    import threading
+
+    if "fork" not in multiprocessing.get_all_start_methods() or threading.active_count() > 1:
+        return False
+    import fencepost
+
+    homes = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    # Ours are those that every process has; of the designs, which are ours as well, a tree may have its own.
+    homes += fencepost.__path__
+    known = tuple(os.path.join(os.path.realpath(home), "") for home in homes)
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if module is sys.modules["__main__"] or not isinstance(file, str):
+            continue
+        if name.startswith("fencepost.designs") or not (name.startswith("fencepost.") or os.path.realpath(file).startswith(known)):
+            return False
+    return True
+
+
+def _fork(request: Request, out: Path, err: Path) -> Callable[[], int | None]:
+    """Build the side in a copy of this process; returns what waits for it and tells its exit code."""
+    import multiprocessing
+
+    import fencepost.model.language.build  # noqa: F401 (once for both sides)
+
+    process = multiprocessing.get_context("fork").Process(target=_forked, args=(request, out, err))
+    process.start()
+
+    def wait() -> int | None:
+        process.join()
+        return process.exitcode
+
+    return wait
+
+
+def _forked(request: Request, out: Path, err: Path) -> None:
+    """As if Python had been started in the tree, without input and output."""
+    for descriptor, file, flags in ((1, os.devnull, os.O_WRONLY), (2, os.fspath(err), os.O_WRONLY | os.O_APPEND)):
+        opened = os.open(file, flags)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    os.chdir(request.root)
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.getcwd()  # as `python -m` has it; a script has its own folder there
+    _write(request, out)
+
+
+def _spawn(request: Request, out: Path, err: Path) -> Callable[[], int | None]:
+    """Build the side in a new process; returns what waits for it and tells its exit code."""
+    with open(err, "wb") as noise:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fencepost.diff.side", str(out)],
+            cwd=request.root, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=noise,
+        )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(msgspec.json.encode(request))
+    process.stdin.close()
+    return process.wait
+
+
+def _write(request: Request, out: Path) -> None:
+    gc.disable()  # a trace drops little, and the process ends with it
+    _own_designs(request.root)
+    out.write_bytes(msgspec.json.encode(build_side(request)))
+    gc.freeze()
 
 
 def build_side(request: Request) -> Side:
@@ -151,8 +219,4 @@ def _own_designs(root: str) -> None:
 
 
 if __name__ == "__main__":
-    gc.disable()  # a trace drops little, and the process ends with it
-    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
-    _own_designs(asked.root)
-    Path(sys.argv[1]).write_bytes(msgspec.json.encode(build_side(asked)))
-    gc.freeze()
+    _write(msgspec.json.decode(sys.stdin.buffer.read(), type=Request), Path(sys.argv[1]))
