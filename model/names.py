@@ -52,7 +52,7 @@ class Names:
                     taken[thread.name, (o.queue, o.tag), o.locals] = None
                 elif isinstance(o, p.CellGet) and not isinstance(o.cell, p.Local):
                     taken[thread.name, (o.cell.id, ""), o.locals] = None
-        received = {(thread, local): (key, k) for thread, key, locals_ in taken for k, local in enumerate(locals_)}
+        received = {(name, local): (key, k) for name, key, locals_ in taken for k, local in enumerate(locals_)}
 
         def called(thread: p.Thread, value: p.Operand | p.Index, seen: frozenset[tuple[tuple[int, str], int]]) -> set[str]:
             if isinstance(value, (p.Local, p.Var)):
@@ -72,16 +72,16 @@ class Names:
             return {self.name(value.cursor)} if isinstance(value, p.Last) else set()
 
         result: dict[tuple[str, int], str] = {}
-        for thread, key, locals_ in taken:
+        for name, key, locals_ in taken:
             fields = [
-                {name for (_, values), giver in given.get(key, {}).items() for name in called(giver, values[k], frozenset({(key, k)}))}
+                {one for (_, values), giver in given.get(key, {}).items() for one in called(giver, values[k], frozenset({(key, k)}))}
                 for k in range(len(locals_))
             ]
             for k, local in enumerate(locals_):
                 if len(fields[k]) == 1 and fields.count(fields[k]) == 1:
-                    result[thread, local] = f"{self.name(key[0])}.{next(iter(fields[k]))}"
+                    result[name, local] = f"{self.name(key[0])}.{next(iter(fields[k]))}"
                 elif len(locals_) > 1:
-                    result[thread, local] = f"{self.name(key[0])}[{k}]"
+                    result[name, local] = f"{self.name(key[0])}[{k}]"
         return result
 
     def operand(self, operand: p.Operand, thread: p.Thread, turn: int | None = None) -> str:

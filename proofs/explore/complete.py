@@ -7,6 +7,8 @@ run does not take are passed over until both are at the same node again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fencepost.model import program as p
 from fencepost.model.answer import Run, Step
 from fencepost.model.effects import Effect
@@ -14,8 +16,12 @@ from fencepost.model.events import DesignError, InvalidRun, Player
 from fencepost.model.platform import Environment, Platform
 from fencepost.proofs.explore.search import DEVICE_STEP
 
-Path = tuple[tuple[int, int, "str | None", bool], ...]
+Element = tuple[int, int, "str | None", bool]
+Path = tuple[Element, ...]
 Lowered = dict[tuple[int, int], tuple[Effect, ...]]
+
+KEPT = 1_000
+"""Players that are kept at places where the paths of one search part."""
 
 
 def complete(
@@ -25,82 +31,147 @@ def complete(
 
     `lowered`: the effects of the program's nodes, where they are known.
     """
-    player = Player(program, platform, environment, lowered=lowered)
-    steps: list[Step] = []
-    skipping: set[int] = set()
-    turn = [0] * len(program.threads)
-    for thread, node, answer, got in path:
+    playing = Playing(program, Player(program, platform, environment, lowered=lowered))
+    return (Run(tuple(playing.steps)), playing.player) if all(map(playing.go, path)) else None
+
+
+class _Place:
+    """A place in the tree of paths: what comes next, and if that is more than one thing what was played up to here."""
+
+    __slots__ = ("after", "played")
+
+    def __init__(self) -> None:
+        self.after: dict[Element, _Place] = {}
+        self.played: Playing | None = None
+
+
+class Completions:
+    """The runs along several paths of one program: what paths have in common is played once."""
+
+    def __init__(
+        self, program: p.Program, platform: Platform, environment: Environment, lowered: Lowered, paths: Iterable[Path]
+    ) -> None:  # fmt: skip
+        self.root = _Place()
+        self.root.played = Playing(program, Player(program, platform, environment, lowered=lowered))
+        self.kept = 0
+        for path in paths:
+            place = self.root
+            for one in path:
+                after = place.after.get(one)
+                if after is None:
+                    after = place.after[one] = _Place()
+                place = after
+
+    def complete(self, path: Path) -> tuple[Run, Player] | None:
+        """As the function, for one of the paths. The player is nobody else's."""
+        places = [self.root]
+        for one in path:
+            places.append(places[-1].after[one])
+        known = max(k for k, place in enumerate(places) if place.played is not None)
+        played = places[known].played
+        assert played is not None
+        playing = played.copy()
+        for one, place in zip(path[known:], places[known + 1 :], strict=True):
+            if not playing.go(one):
+                return None
+            if len(place.after) > 1 and self.kept < KEPT:
+                place.played = playing.copy()
+                self.kept += 1
+        return Run(tuple(playing.steps)), playing.player
+
+
+class Playing:
+    """A path that is being played, as far as it was given."""
+
+    __slots__ = ("player", "program", "skipping", "steps", "turn")
+
+    def __init__(self, program: p.Program, player: Player) -> None:
+        self.program = program
+        self.player = player
+        self.steps: list[Step] = []
+        """The run so far."""
+        self.skipping: set[int] = set()
+        """Threads that got another answer than on the path, and whose steps there are passed over until both meet again."""
+        self.turn = [0] * len(program.threads)
+
+    def copy(self) -> Playing:
+        """The same, to go on with apart."""
+        other = Playing(self.program, self.player.copy())
+        other.steps, other.skipping, other.turn = self.steps[:], self.skipping.copy(), self.turn[:]
+        return other
+
+    def go(self, element: Element) -> bool:
+        """Go on by one element of the path; returns whether it can be played. If not, this is unusable."""
+        thread, node, answer, got = element
+        player = self.player
         if node == DEVICE_STEP:
-            found = _device(program, player, thread)
+            found = self._device(thread)
             if found is None:
-                return None
+                return False
             player.step(found)
-            steps.append(found)
-            continue
+            self.steps.append(found)
+            return True
         if node < 0:
-            skipping.discard(thread)
-            if not _finish(program, player, thread, turn[thread], steps):
-                return None
-            turn[thread] += 1
-            continue
-        if thread in skipping:
+            self.skipping.discard(thread)
+            if not self._finish(thread):
+                return False
+            self.turn[thread] += 1
+            return True
+        if thread in self.skipping:
             if player.pc(thread) != node:
-                continue
-            skipping.discard(thread)
-        if not _reach(program, player, thread, node, steps):
-            return None
+                return True
+            self.skipping.discard(thread)
+        if player.pc(thread) != node and not self._reach(thread, node):
+            return False
         step = Step(thread, node, answer, 0 if got else None)
         if answer is not None:
             possible = player.possible_answers(thread)
             if answer not in possible:
                 if len(possible) != 1:
-                    return None
+                    return False
                 step = Step(thread, node, possible[0])
-                skipping.add(thread)
+                self.skipping.add(thread)
         try:
             player.step(step)
         except InvalidRun:
-            return None
-        steps.append(step)
-    return Run(tuple(steps)), player
-
-
-def _device(program: p.Program, player: Player, stream: int) -> Step | None:
-    """The step of the device that is possible in the stream of that number (all slots of all streams counted)."""
-    slots = [
-        (i, slot) for i, o in enumerate(program.objects) if isinstance(o, p.Stream) for slot in range(o.depth or 1)
-    ]  # fmt: skip
-    wanted = player.fifos[slots[stream]]
-    return next((step for step in player.device_steps() if step.stream and player.fifos[step.stream] == wanted), None)
-
-
-def _reach(program: p.Program, player: Player, thread: int, node: int, steps: list[Step]) -> bool:
-    """Run the operations that the exploration passed over, up to `node`."""
-    while player.pc(thread) != node:
-        if not _passed_over(program, player, thread, steps):
             return False
-    return True
+        self.steps.append(step)
+        return True
 
+    def _device(self, stream: int) -> Step | None:
+        """The step of the device that is possible in the stream of that number (all slots of all streams counted)."""
+        slots = [
+            (i, slot) for i, o in enumerate(self.program.objects) if isinstance(o, p.Stream) for slot in range(o.depth or 1)
+        ]  # fmt: skip
+        fifos = self.player.fifos
+        wanted = fifos[slots[stream]]
+        return next((step for step in self.player.device_steps() if step.stream and fifos[step.stream] == wanted), None)
 
-def _finish(program: p.Program, player: Player, thread: int, turn: int, steps: list[Step]) -> bool:
-    """Run what is left of the thread's turn, which the exploration passed over."""
-    while not player.finished(thread) and player.turn(thread) == turn:
-        if not _passed_over(program, player, thread, steps):
+    def _reach(self, thread: int, node: int) -> bool:
+        """Run the operations that the exploration passed over, up to `node`."""
+        while self.player.pc(thread) != node:
+            if not self._passed_over(thread):
+                return False
+        return True
+
+    def _finish(self, thread: int) -> bool:
+        """Run what is left of the thread's turn, which the exploration passed over."""
+        while not self.player.finished(thread) and self.player.turn(thread) == self.turn[thread]:
+            if not self._passed_over(thread):
+                return False
+        return True
+
+    def _passed_over(self, thread: int) -> bool:
+        """Run the thread's next operation, if it is one and can run. Raises `DesignError` where the design must not take it."""
+        at = self.player.pc(thread)
+        if at < 0 or not isinstance(self.program.threads[thread].nodes[at], p.Do):
             return False
-    return True
-
-
-def _passed_over(program: p.Program, player: Player, thread: int, steps: list[Step]) -> bool:
-    """Run the thread's next operation, if it is one and can run. Raises `DesignError` where the design must not take it."""
-    at = player.pc(thread)
-    if at < 0 or not isinstance(program.threads[thread].nodes[at], p.Do):
-        return False
-    step = Step(thread, at)
-    try:
-        player.step(step)
-    except DesignError:
-        raise
-    except InvalidRun:
-        return False
-    steps.append(step)
-    return True
+        step = Step(thread, at)
+        try:
+            self.player.step(step)
+        except DesignError:
+            raise
+        except InvalidRun:
+            return False
+        self.steps.append(step)
+        return True
