@@ -43,14 +43,14 @@ def small() -> fp.Design:
 """
 
 
-def timed(command: list[str], runs: int) -> tuple[float, int, str]:
-    """The least wall seconds of a whole process over `runs`, its exit code and the last line that it printed."""
+def timed(command: list[str], runs: int, folder: Path = ROOT) -> tuple[float, int, str]:
+    """The least wall seconds of a whole process in the folder over `runs`, its exit code and the last line that it printed."""
     best, code, line = float("inf"), 0, ""
     # A first run writes the bytecode of what is imported, as it does for a user.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     for _ in range(runs):
         started = time.perf_counter()
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
         best = min(best, time.perf_counter() - started)
         code = done.returncode
         line = ((done.stdout.strip() or done.stderr.strip()).splitlines() or [""])[-1]

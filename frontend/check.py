@@ -18,7 +18,7 @@ import msgspec
 from fencepost.engines import Question, ask, prepare
 from fencepost.errors import InputError, one_line
 from fencepost.loader import Target, load
-from fencepost.model.answer import BOUNDED, MASKED, PROVED, REFUTED, UNKNOWN, Answer
+from fencepost.model.answer import BOUNDED, MASKED, PROVED, REFUTED, RUNS, UNKNOWN, Answer
 from fencepost.model.program import Program
 from fencepost.parameters import combinations, signature, spelled
 
@@ -276,11 +276,12 @@ def _of(case: Case) -> str:
 def matches(answer: Answer, case: Case) -> bool | None:
     """Whether verdict, hazard and hang are the declared ones; None when nothing was declared.
 
-    Of several hazards one must be the declared one. A hang or livelock that was not declared does not match.
+    Of several hazards one must be the declared one. A hang or livelock that was not declared does not match, nor does a proof in which
+    an operation runs that is declared never to run.
     """
     if case.expected is None:
         return None
-    if answer.verdict != case.expected:
+    if answer.verdict != case.expected or alive(answer, case):
         return False
     if case.hazard is not None and case.hazard not in [hazard.name for hazard in answer.hazards]:
         return False
@@ -288,6 +289,11 @@ def matches(answer: Answer, case: Case) -> bool | None:
         return not answer.stops
     told = (*answer.hangs, *answer.progress)
     return any(one == case.hang or one.startswith(case.hang + " ") for one in told)
+
+
+def alive(answer: Answer, case: Case) -> list[str]:
+    """The operations that are declared never to run, and do."""
+    return [name for name in case.never if f"{name} {RUNS}" in answer.notes]
 
 
 def open_hazards(answer: Answer) -> list[str]:

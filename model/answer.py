@@ -12,6 +12,8 @@ BOUNDED = "bounded"
 REFUTED = "refuted"
 UNKNOWN = "unknown"
 MASKED = "masked"
+RUNS = "runs, though it is declared never to run"
+"""What a note says of an operation that `never=` names, and that a proof reaches; such an answer is not as declared."""
 VERDICTS = (PROVED, BOUNDED, REFUTED, UNKNOWN, MASKED)
 
 
@@ -83,7 +85,7 @@ class Protection(Data, frozen=True):
 
 
 class Certificate(Data, frozen=True):
-    """Hash over the reachable sets, their size, and whether the separate checker accepted them."""
+    """Hash over the reachable sets, their size, and whether the separate checker (proofs/explore/certify.py) accepted them."""
 
     hash: str
     states: int

@@ -27,6 +27,7 @@ from fencepost.proofs.liveness.progress import findings
 from fencepost.proofs.liveness.report import hangs
 
 if TYPE_CHECKING:
+    from fencepost.proofs.explore.complete import Completions
     from fencepost.proofs.judge import Judged
 
 
@@ -192,12 +193,16 @@ class Checker:
         reach = self._enter(listing, listing.run(self.budget))
         if listing.beyond:
             self.unsure.append(listing.beyond)
+        from fencepost.proofs.explore.complete import Completions  # a proof needs no replay
+
         before, doubts = len(self._refuting()), len(self.unsure)
         known: set[object] = set()
+        paths = [found.steps for found in reach.hazards]
+        completions = Completions(self.program, self.platform, self.environment, self.setting.lowered, paths)
         for found in sorted(reach.hazards, key=lambda found: found.length):
             # The tracer makes a node of each context of one line; one pair that changes a value tells all about them.
             pair = (found.kind, self._line(found.first), self._line(found.second), found.which)
-            if pair not in known and self._judge(location, found):
+            if pair not in known and self._judge(location, found, completions):
                 known.add(pair)
         if not self._refuting() and len(self.unsure) > doubts:
             self._other_runs(location, search)
@@ -240,11 +245,11 @@ class Checker:
             thread.locals[one.id].name if isinstance(one, p.Local) else one for one in operands(node.operation)
         ))  # fmt: skip
 
-    def _judge(self, location: Location, found: Found) -> bool:
+    def _judge(self, location: Location, found: Found, completions: Completions) -> bool:
         """Replay the hazard; returns whether it is real and changes a value."""
-        from fencepost.proofs.judge import judge  # a proof needs no replay
+        from fencepost.proofs.judge import judge
 
-        result = judge(self.program, location, found, self.platform, self.environment, self.setting.lowered)
+        result = judge(self.program, location, found, self.platform, self.environment, completions=completions)
         if isinstance(result, str):
             # Not reproduced on the whole design: the state that found it may have covered a real one.
             self.unsure.append(result)
@@ -316,7 +321,7 @@ class Checker:
             return "no two conflicting accesses ever happen, so there is nothing that an order could protect"
         never = [name for name, _ in unreached]
         self.notes += [f"{name} never runs, as declared" for name in never]
-        self.notes += [f"{name} runs, though it is declared never to run" for name in self.never if name not in never]
+        self.notes += [f"{name} {a.RUNS}" for name in self.never if name not in never]
         self.notes += explain.one_sided(self.program, control.answers)
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from fencepost.model import answer as a
@@ -13,10 +13,11 @@ from fencepost.model.names import Names
 from fencepost.model.platform import BARE, ENVIRONMENTS, Environment, Platform
 from fencepost.proofs import edits
 from fencepost.proofs.explore.locations import Location, locations, operands, operations
-from fencepost.proofs.explore.search import DEVICE_STEP, Budget, OutOfBudget, Reach, Search
+from fencepost.proofs.explore.search import DEVICE_STEP, Budget, Found, OutOfBudget, Reach, Search
 from fencepost.proofs.explore.serial import sole_agent
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.state import Unsupported
+from fencepost.proofs.explore.watch import watching
 
 if TYPE_CHECKING:
     from fencepost.proofs.judge import Judged
@@ -27,6 +28,9 @@ SIDE_STATES = 20_000
 LOOSER = 500
 """So many more states than the proof a question may store that takes one of its synchronisations away: what leaves no more runs
 than that stays within, and what lets somebody run ahead without bound would fill any number."""
+
+ASKED = 12
+"""Synchronisations, and channels, that are asked about one by one."""
 
 MEETING = 4_000
 """States that all these questions of one design store in which streams meet, where a state costs ten times as much as elsewhere."""
@@ -288,21 +292,26 @@ def protecting(
     program: p.Program, platform: Platform, environment: Environment, objects: Collection[str] | None = None
 ) -> tuple[a.Protection, ...]:
     """What protects the objects of a proved program, or those named: the `protections` of its answer, asked later."""
+    asked = [one for one in locations(program) if objects is None or one.label(program) in objects]
+    if not asked:
+        return ()
     setting = Setting(program, platform, environment)
+    where = Explainer(setting)
     searches: list[tuple[Search, Reach]] = []
+    telling: dict[Location, set[tuple[int, int]]] = {}
     serial: list[a.Protection] = []
-    for location in locations(program):
+    for location in asked:
         label = location.label(program)
-        if objects is not None and label not in objects:
-            continue
         sole = sole_agent(setting, location)
         if sole is not None:
             serial.append(alone(label, sole[0]))
             continue
         search = Search(setting, location, proof=True)
+        nodes = where.synchronisations(search)
+        watched, telling[location] = watching(search, nodes if len(nodes) <= ASKED else ())
         with contextlib.suppress(OutOfBudget, Unsupported):
-            searches.append((search, search.run(Budget())))
-    return (*Explainer(setting).protections(searches), *serial)
+            searches.append((search, watched.run(Budget())))
+    return (*where.protections(searches, telling), *serial)
 
 
 def alone(label: str, agent: str) -> a.Protection:
@@ -322,22 +331,30 @@ class Explainer:
 
     def clean(self, program: p.Program, location: Location, states: int = SIDE_STATES) -> bool | None:
         """Whether no hazard but of the same bytes is reachable at the location; None when that is not known."""
+        return self._decided(program, location, states)[0]
+
+    def _decided(self, program: p.Program, location: Location, states: int = SIDE_STATES) -> tuple[bool | None, Found | None]:
+        """That, and where it is not so a hazard."""
         try:
             search = Search(Setting(program, self.platform, self.environment), location, proof=True)
         except Unsupported:  # what was added makes it a program that the explorer does not know
-            return None
-        return self._clean(search, states)
+            return None, None
+        return self._searched(search, states)
+
+    def _clean(self, search: Search, states: int = SIDE_STATES) -> bool | None:
+        return self._searched(search, states)[0]
 
     @staticmethod
-    def _clean(search: Search, states: int = SIDE_STATES) -> bool | None:
+    def _searched(search: Search, states: int) -> tuple[bool | None, Found | None]:
         budget = Budget(states=states, seconds=5.0)
         try:
             hazards = search.run(budget).hazards
             if hazards and hazards[0].kind == "same bytes":
                 hazards = search.listing().run(budget).hazards  # which may hide others
         except (OutOfBudget, Unsupported):
-            return None
-        return all(h.kind == "same bytes" for h in hazards)
+            return None, None
+        found = next((one for one in hazards if one.kind != "same bytes"), None)
+        return found is None, found
 
     def missing_edge(self, judged: Judged) -> str:
         """The hazard as one sentence."""
@@ -421,13 +438,27 @@ class Explainer:
 
     def fixes(self, judged: Judged, most: int = 3) -> list[str]:
         """The cheapest single additions that leave no hazard at the location, each decided by the explorer."""
+        from fencepost.proofs.judge import changing, shows
+
         result: list[str] = []
+        location, world = judged.location, (self.platform, self.environment)
+        known = [(judged.found, judged.run)]
+        """Hazards with their runs, without what was put in: most additions leave one that an earlier one left, too."""
         for text, operation, (t, n) in self._candidates(judged):
             if len(result) >= most or not edits.writable(self.program, t, operation):
                 continue
             front = edits.before_call(self.program.threads[t], n)
-            if self.clean(edits.insert_before(self.program, t, front, operation), judged.location):
+            program = edits.insert_before(self.program, t, front, operation)
+            lowered = self.setting.lowered.copy()
+            if any(shows(program, run, location, found, *world, lowered) for found, run in known):
+                continue
+            clean, found = self._decided(program, location)
+            if clean:
                 result.append(text)
+            run = changing(program, location, found, *world, lowered) if found is not None else None
+            if found is not None and run is not None:
+                count = [len(thread.nodes) for thread in self.program.threads]
+                known.append((found, a.Run(tuple(step for step in run.steps if step.node < count[step.thread]))))
         return result
 
     def masks(self, judged: Judged) -> list[str]:
@@ -452,11 +483,21 @@ class Explainer:
                 result.append(environment.name)
         return result
 
-    def protections(self, searches: list[tuple[Search, Reach]]) -> list[a.Protection]:
-        """For each reused object: the synchronisations whose absence alone would expose it, and the margin of rings."""
+    def synchronisations(self, search: Search) -> list[tuple[int, int]]:
+        """Those that matter to a search."""
+        return [
+            (t, i) for t, thread in enumerate(self.program.threads) for i, n in enumerate(thread.nodes)
+            if isinstance(n, p.Do) and isinstance(n.operation, edits.SYNCHRONISATIONS) and i not in search.passed[t]
+        ]  # fmt: skip
+
+    def protections(
+        self, searches: list[tuple[Search, Reach]], telling: Mapping[Location, set[tuple[int, int]]] | None = None
+    ) -> list[a.Protection]:
+        """For each reused object: the synchronisations whose absence alone would expose it, and the margin of rings.
+
+        `telling`: for locations where that is known those that the proof may rest on (`watching`).
+        """
         result = []
-        syncs = [(t, i) for t, thread in enumerate(self.program.threads) for i, n in enumerate(thread.nodes)
-                 if isinstance(n, p.Do) and isinstance(n.operation, edits.SYNCHRONISATIONS)]  # fmt: skip
         channels = {
             n.operation.channel: (n.operation.tag, (t, i)) for t, thread in enumerate(self.program.threads)
             for i, n in enumerate(thread.nodes) if isinstance(n, p.Do) and isinstance(n.operation, p.Await)
@@ -470,19 +511,22 @@ class Explainer:
             location = reach.location
             assert location is not None
             label = location.label(self.program)
-            matter = [(t, i) for t, i in syncs if i not in search.passed[t]]
+            matter = self.synchronisations(search)
             ways: list[tuple[tuple[int, int] | int, str]] = []
-            if len(matter) <= 12 and reach.size <= 2_000:
+            if len(matter) <= ASKED and reach.size <= 2_000:
                 ways += [(at, f"{describe(self.program, at)} ({place(self.program, at)})") for at in matter]
-            if len(channels) <= 12 and reach.size <= 2_000:
+            if len(channels) <= ASKED and reach.size <= 2_000:
                 for channel, (tag, at) in channels.items():
                     words = f"{tag or 'the signals'} on {self.program.objects[channel].name} ({place(self.program, at)})"
                     ways.append((channel, words))
             needed: list[str] = []
+            told = telling.get(location) if telling is not None and not reach.hazards else None
+            if told is None:
+                told = self._telling(search, reach, [way for way, _ in ways if not isinstance(way, int)])
             asked, most = len(ways) == len(matter) + len(channels), reach.size + LOOSER
             for way, words in ways:
-                clean = None
-                if way not in loose and (left > 0 or not channels):
+                clean = None if isinstance(way, int) or way in told else True
+                if clean is None and way not in loose and (left > 0 or not channels):
                     if isinstance(way, int):
                         clean = self.clean(edits.without_channel(self.program, way), location, most)
                     else:
@@ -499,6 +543,18 @@ class Explainer:
             by = tuple(needed)
             result.append(a.Protection(label, by, margin))
         return result
+
+    @staticmethod
+    def _telling(search: Search, reach: Reach, nodes: list[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Those of some synchronisations that the proof may rest on. Where there are few, it is as well to search without each."""
+        watched, telling = watching(search, nodes)
+        if reach.hazards or len(nodes) < 2 or watched is search:
+            return set(nodes)
+        try:
+            watched.run(Budget(states=reach.size + LOOSER, seconds=5.0))
+        except OutOfBudget:
+            return set(nodes)
+        return telling
 
     def _margin(self, location: Location, reach: Reach) -> int | None:
         """Slots that the ring could lose: it is decided at smaller depths until one is refuted, by steps that double, and then

@@ -6,9 +6,10 @@ import msgspec
 from fencepost.model import answer as a
 from fencepost.model import events
 from fencepost.model import program as p
+from fencepost.model.events.parts import Key
 from fencepost.model.events.values import UNKNOWN_PART
 from fencepost.model.platform import Environment, Platform
-from fencepost.proofs.explore.complete import Lowered, complete
+from fencepost.proofs.explore.complete import Completions, Lowered, complete
 from fencepost.proofs.explore.locations import Location
 from fencepost.proofs.explore.search import Found
 
@@ -26,39 +27,33 @@ class Judged(msgspec.Struct, frozen=True):
 
 def judge(
     program: p.Program, location: Location, found: Found, platform: Platform, environment: Environment,
-    lowered: Lowered | None = None,
+    lowered: Lowered | None = None, completions: Completions | None = None,
 ) -> Judged | str:  # fmt: skip
-    """Replay `found`; a string says why it could not be reproduced."""
+    """Replay `found`; a string says why it could not be reproduced. `completions`: of several hazards of the program, this among them."""
     label = f"{location.label(program)}: {found.kind} between {found.first} and {found.second}"
-    played = complete(program, found.steps, platform, environment, lowered)
+    if completions is not None:
+        played = completions.complete(found.steps)
+    else:
+        played = complete(program, found.steps, platform, environment, lowered)
     if played is None:
         return f"{label} was found, but its run could not be completed on the whole design"
-    run, player = played
+    run, player, turns = played.run, played.player, len(played.begun)
     structure = events.Structure(player, run)
     if not events.feasible(structure):
         queries = sorted({_query(program, s) for s in run.steps} - {""})
         return f"{label} was found only in a run whose query answers are impossible together ({', '.join(queries)})"
-    turns = len({(s.thread, n) for s, n in zip(run.steps, _turn_numbers(program, run), strict=True)})
     if found.kind == "UNDEFINED":
-        undefined = [u for u in events.undefined_reads(structure) if _at(structure, u, found.second, location)]
+        undefined = sorted(set(events.undefined_reads(structure)) & set(_accesses(structure, found.second, location)))
         if not undefined:
             return f"{label} was found, but the replay reads nothing undefined there"
         return Judged(events.undefined_hazard(structure, undefined[-1]), found, location, run, turns, "")
-    pairs = [
-        (i, j)
-        for i, j in events.conflicts(structure)
-        if _at(structure, i, found.first, location) and _at(structure, j, found.second, location)
-    ]
-    if not pairs and any(isinstance(o, (p.Channel, p.DeviceFlag)) for o in program.objects):
-        # What one step lets go on may run in either order here.
-        pairs = [
-            (i, j)
-            for i, j in events.conflicts(structure)
-            if _at(structure, j, found.first, location) and _at(structure, i, found.second, location)
-        ]
-    if not pairs:
+    one, other = _accesses(structure, found.first, location), _accesses(structure, found.second, location)
+    pair = _last_conflict(structure, one, other)
+    if pair is None and player.meets:
+        pair = _last_conflict(structure, other, one)  # what one step lets go on may run in either order here
+    if pair is None:
         return f"{label} was found, but the replay on the whole design orders the two accesses"
-    first, second = pairs[-1]
+    first, second = pair
     changes, why = events.value_change(structure, first, second)
     hazard = events.hazard_of(structure, first, second, (changes, why))
     if changes is None and why != UNKNOWN_PART:
@@ -66,19 +61,43 @@ def judge(
     return Judged(msgspec.structs.replace(hazard, value_changing=changes), found, location, run, turns, why)
 
 
-def _turn_numbers(program: p.Program, run: a.Run) -> list[int]:
-    """Turn of the thread at each step of the run."""
-    turn = [0] * len(program.threads)
-    result = []
-    for step in run.steps:
-        result.append(turn[step.thread])
-        if step.stream is not None:
-            continue
-        node = program.threads[step.thread].nodes[step.node]
-        after = node.next if isinstance(node, p.Do) else next(to for answer, to in node.branches if answer == step.answer)
-        if after == p.END:
-            turn[step.thread] += 1
-    return result
+def changing(
+    program: p.Program, location: Location, found: Found, platform: Platform, environment: Environment, lowered: Lowered
+) -> a.Run | None:  # fmt: skip
+    """The run along the path of `found`, where its two accesses change a value on the whole design."""
+    try:
+        played = complete(program, found.steps, platform, environment, lowered)
+    except events.DesignError:
+        return None
+    return played.run if played is not None and _changes(played.player, played.run, location, found) else None
+
+
+def shows(
+    program: p.Program, run: a.Run, location: Location, found: Found, platform: Platform, environment: Environment, lowered: Lowered
+) -> bool:  # fmt: skip
+    """Whether `run` is one of `program`, into which one operation was put, and the accesses of `found` change a value there, too.
+
+    `lowered`: effects of the nodes that both programs have; more are entered.
+    """
+    player = events.Player(program, platform, environment, lowered=lowered)
+    steps: list[a.Step] = []
+    try:
+        for step in run.steps:
+            if step.stream is None and player.pc(step.thread) != step.node:
+                steps.append(a.Step(step.thread, player.pc(step.thread)))
+                player.step(steps[-1])
+            steps.append(step)
+            player.step(step)
+    except events.InvalidRun:
+        return False
+    return _changes(player, a.Run(tuple(steps)), location, found)
+
+
+def _changes(player: events.Player, run: a.Run, location: Location, found: Found) -> bool:
+    """Whether two accesses that are those of `found` are a hazard of a run that was played, and change a value."""
+    structure = events.Structure(player, run)
+    pair = _last_conflict(structure, _accesses(structure, found.first, location), _accesses(structure, found.second, location))
+    return pair is not None and events.feasible(structure) and events.value_change(structure, *pair)[0] is True
 
 
 def _query(program: p.Program, step: a.Step) -> str:
@@ -88,14 +107,29 @@ def _query(program: p.Program, step: a.Step) -> str:
     return ""
 
 
-def _at(structure: events.Structure, access: int, node: tuple[int, int] | None, location: Location) -> bool:
-    """Whether an access of the structure belongs to (thread, node) and may touch the location."""
-    made, touched = structure.accesses[access]
-    by = structure.nodes[made]
-    if node is None or (by.thread, structure.run.steps[by.step].node) != node:
-        return False
-    key = touched.key
-    return key.id == location.id if location.kind in ("memory", "pool") else key.kind == "block"
+def _accesses(structure: events.Structure, at: tuple[int, int] | None, location: Location) -> list[int]:
+    """The accesses of the structure, in val order, that belong to (thread, node) and may touch the location."""
+    if at is None:
+        return []
+    thread, node = at
+    steps = structure.run.steps
+    return [
+        index
+        for made, by in enumerate(structure.nodes)
+        if by.thread == thread and steps[by.step].node == node
+        for index in structure.of_node[made]
+        if _may_touch(structure.accesses[index].touched.key, location)
+    ]
+
+
+def _may_touch(key: Key, location: Location) -> bool:
+    return key.kind == location.kind and (location.kind == "block" or key.id == location.id)
+
+
+def _last_conflict(structure: events.Structure, firsts: list[int], seconds: list[int]) -> tuple[int, int] | None:
+    """The last pair of `events.conflicts` that is one of `firsts` and, later in val order, one of `seconds`."""
+    pairs = ((i, j) for i in reversed(firsts) for j in reversed(seconds) if i < j)
+    return next((pair for pair in pairs if events.conflicting(structure, *pair)), None)
 
 
 EXTRA_STEPS = 400

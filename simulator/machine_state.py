@@ -61,6 +61,9 @@ class Ref:
     def at(self, piece: Piece) -> Ref:
         """The part of these bytes."""
         path = (*self.path, piece)
+        if piece[0] == "s" and self.path and self.path[-1][0] == "s":  # a span of a span is one on the same axis
+            (start, stop), (first, last) = self.path[-1][1], piece[1]
+            path = (*self.path[:-1], ("s", (min(start + first, stop), min(start + last, stop))))
         return Ref(self.buffer, self.shadow, self.name, self.space, self.scope, path, self.tenant, self.counted, self.attributed)
 
     def view(self, attributed: bool, held: bool) -> Ref:

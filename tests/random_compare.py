@@ -77,7 +77,7 @@ def decide(program: p.Program, world: World, states: int = 1500, seconds: float 
     if checker.unsure:
         return Decided(UNKNOWN, checker.judged, checker.unsure[0], pairs)
     for search, reach in checker.reached:
-        certify.check(search, reach)
+        certify.recompute(search, reach)
     return Decided(PROVED, checker.judged, "", pairs)
 
 
@@ -88,7 +88,7 @@ def _fault(program: p.Program, checker: Checker, world: World) -> Run | None:
     played = complete(program, found.steps[:-1], *world, search.setting.lowered)
     if played is None:
         return None
-    run, player = played
+    run, player = played.run, played.player
     thread, node = found.second
     try:
         while player.pc(thread) != node:

@@ -223,7 +223,7 @@ def decide(program: p.Program, states: int = 1500, seconds: float = 10.0, world:
     if checker.unsure:
         return Decision("unknown", checker.unsure[0], pairs)
     for search, reach in checker.reached:
-        certify.check(search, reach)
+        certify.recompute(search, reach)
     return Decision("proved", "", pairs)
 
 

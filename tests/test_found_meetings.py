@@ -274,20 +274,20 @@ def test_a_callback_that_is_never_launched_still_hangs_who_waits_for_it() -> Non
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (lambda d, x: (x.view("alias"), x.free_async()), "is freed while its view 'alias' refers to it"),
-        (lambda d, x: (d._cells.set(x), x.free_async()), "is freed while what held was given refers to it"),
-        (lambda d, x: (d._cells.set(x), d._cells.get().free_async()), "is freed while cell 'held' refers to it"),
-        (lambda d, x: None, "neither freed nor handed over when its turn or scope ends"),
-        (lambda d, x: x.release(), "is from d.malloc_async; end it with x.free_async"),
+        (lambda held, x: (x.view("alias"), x.free_async()), "is freed while its view 'alias' refers to it"),
+        (lambda held, x: (held.set(x), x.free_async()), "is freed while what held was given refers to it"),
+        (lambda held, x: (held.set(x), held.get().free_async()), "is freed while cell 'held' refers to it"),
+        (lambda held, x: None, "neither freed nor handed over when its turn or scope ends"),
+        (lambda held, x: x.release(), "is from d.malloc_async; end it with x.free_async"),
     ],
 )
 def test_a_free_ends_the_bytes_for_all(body: Any, message: str) -> None:
     """The free of one reference left others that still reached the bytes, so that a use after it was proved; and the end of a
     reference that nobody freed let others have them, so that a leak was refuted."""
     d = fp.Design("stream-ordered memory")
-    d._cells = d.cell("held")  # type: ignore[attr-defined]
+    held = d.cell("held")
     with pytest.raises(fp.DesignError, match=message):
-        d.script("thread")(lambda: body(d, d.malloc_async("x")))
+        d.script("thread")(lambda: body(held, d.malloc_async("x")))
 
 
 def test_a_raw_view_of_stream_ordered_memory_ends_with_the_free() -> None:

@@ -286,6 +286,36 @@ def drains_that_read(k: Kit) -> dict[str, Callable[[], None]]:
 KINDS = (Kind(True), Kind(False))
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_match_that_sets_a_variable_in_every_iteration(k: Kit, whole: bool) -> None:
+    """`case _` fits whatever comes, so that one of the cases has set it; without it the iteration before may have."""
+
+    def fits() -> None:
+        for _ in k.queue.drain():
+            match k.d.choose("kind", ["a", "b"]):
+                case "a":
+                    wait = True
+                case _:
+                    wait = False
+            k.gpu.copy_(k.host, non_blocking=not wait)
+
+    def may_not_fit() -> None:
+        wait = False
+        for _ in k.queue.drain():
+            match k.d.choose("kind", ["a", "b", "c"]):
+                case "a":
+                    wait = True
+                case "b":
+                    wait = False
+            k.gpu.copy_(k.host, non_blocking=not wait)
+
+    if whole:
+        k.d.loop("worker")(fits)
+        assert k.d.build().threads
+    else:
+        k.refuses(may_not_fit, "in every iteration of the drain loop|what happened in an iteration")
+
+
 @pytest.mark.parametrize("how", ["del", "except", "while else", "a key", "a place", "a target", "a pattern"])
 def test_a_drain_that_reads_what_the_iteration_before_left(k: Kit, how: str) -> None:
     k.refuses(drains_that_read(k)[how], "in every iteration of the drain loop|what happened in an iteration")

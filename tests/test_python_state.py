@@ -224,7 +224,6 @@ STATE: dict[str, Callable[[], Callable[[], int]]] = {
     "a number's attribute": lambda: _on(Number(3)),
     "a namespace": lambda: _on(types.SimpleNamespace()),
     "a module": lambda: _on_module,
-    "a memory of the design": lambda: _on(fp.Design("x").pinned("m"), "_mine"),
     "far inside": _nested,
     "far behind": _wide,
     "a reference that holds nothing": _weakly,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import random
 
 import pytest
@@ -14,13 +15,16 @@ from fencepost.proofs.edits import SYNCHRONISATIONS
 from fencepost.proofs.explain import Explainer
 from fencepost.proofs.explore.locations import Location, locations
 from fencepost.proofs.explore.reduction import driven
-from fencepost.proofs.explore.search import Budget, Search
+from fencepost.proofs.explore.search import Budget, OutOfBudget, Search
 from fencepost.proofs.explore.setting import Setting
+from fencepost.proofs.explore.state import Unsupported
 from fencepost.proofs.liveness import search as liveness
 
 from program_writer import Writer, r, w
+from random_meetings import meetings
 from random_oracle import decide
 from random_programs import generate
+from random_rendezvous import generate as rendezvous
 
 ITEM: tuple[tuple[str, tuple[str, ...]], ...] = (("", ()),)
 
@@ -71,6 +75,37 @@ def test_a_proof_search_finds_a_hazard_where_the_plain_search_does(stages: int, 
         assert bool(quick.hazards) == bool(full.hazards)
         if not full.hazards:
             assert quick.size <= full.size
+
+
+@pytest.mark.parametrize("parameters", [{}, {"ranks": 3}, {"adopts": "landed"}, {"adopts": "rank 0 says"}, {"waits": False}])
+def test_ranks_that_await_each_other_keep_each_other_going(parameters: dict[str, object]) -> None:
+    """All but one are driven; a proof search, which also orders states by what they know, finds what the plain one does."""
+    program = program_of(atom.ell_across_ranks, parameters)
+    setting = Setting(program)
+    assert sum(setting.driven) == len(program.threads) - 1
+    for location in locations(program):
+        proof, plain = Search(setting, location, proof=True), Search(setting, location)
+        quick, full = proof.run(Budget()), plain.run(Budget())
+        assert bool(quick.hazards) == bool(full.hazards)
+        if not full.hazards:
+            assert quick.size < full.size
+
+
+def test_ranks_that_meet_at_random() -> None:
+    """A proof search finds a hazard iff the search does that interleaves everything."""
+    count: collections.Counter[bool] = collections.Counter()
+    for seed in range(150):
+        program = meetings(random.Random(seed)) if seed % 2 else rendezvous(random.Random(seed))
+        setting = Setting(program)
+        for location in locations(program):
+            try:
+                plain = Search(setting, location, sliced=False, reduce=False).run(Budget(states=600))
+                proof = Search(setting, location, proof=True).run(Budget(states=600))
+            except (OutOfBudget, Unsupported):
+                continue
+            assert bool(proof.hazards) == bool(plain.hazards), (seed, location)
+            count[bool(plain.hazards)] += 1
+    assert count[True] >= 20 and count[False] >= 80, count
 
 
 @pytest.mark.parametrize(("written", "expected"), [((2, 4), "proved"), ((1, 3), "refuted")])

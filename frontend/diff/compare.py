@@ -164,9 +164,9 @@ def _explained(found: list[Pair], numbers: Sequence[Sequence[int]], decisions: D
     costed = sorted(((n, pair) for n, pair in enumerate(found) if pair.edited), key=lambda one: one[1].judged != WORSE)
     of = {id(program): number for number, (_, program) in enumerate(decisions.questions)}
     wanted = costs.wanted([_programs(pair) for _, pair in costed])
-    closes, protects, cost = decisions.explained(list(closing), protecting, [of[id(program)] for program in wanted])
-    for program, (one, why) in zip(wanted, cost, strict=True):
-        costs.enter(program, one, why)
+    closes, protects, cost = decisions.explained(list(closing), protecting, [(of[id(old)], of[id(new)]) for old, new in wanted])
+    for compared, costing in zip(wanted, cost, strict=True):
+        costs.enter(compared, costing)
     made = list(found)
     for number, pair in enumerate(found):
         before, after = numbers[number]

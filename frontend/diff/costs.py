@@ -13,6 +13,9 @@ from fencepost.model.program import Program
 Row = tuple[str, str, str]
 """(what, before, after), as text; "-" where a side has none."""
 
+Found = tuple[Cost | None, str]
+"""A cost, or None and why there is none."""
+
 MOST_COMPARED = 3
 """Changed variants of one comparison whose costs are looked at: a pair takes up to a second, a whole comparison 3."""
 
@@ -20,7 +23,7 @@ MOST_CYCLES = 3
 """Cycles of a side that a row lists; `fencepost cost` has all."""
 
 
-def cost_of(program: Program, platform: Platform) -> tuple[Cost | None, str]:
+def cost_of(program: Program, platform: Platform) -> Found:
     """The cost of one program, or of its steady turns, or why it has none."""
     import msgspec
     from fencepost.proofs.waits.catalogue import synchronisations
@@ -32,28 +35,39 @@ def cost_of(program: Program, platform: Platform) -> tuple[Cost | None, str]:
     return (msgspec.structs.replace(found.cost, strategy=of) if of else found.cost), ""
 
 
+def costs_of(pairs: Iterable[tuple[Program, Program]], platform: Platform) -> list[tuple[Found, Found | None]]:
+    """The costs of both programs of each pair; of the second None where the first has no cost to compare with."""
+    known: dict[object, Found] = {}
+
+    def cost(program: Program) -> Found:
+        if _key(program) not in known:
+            known[_key(program)] = cost_of(program, platform)
+        return known[_key(program)]
+
+    return [(cost(before), cost(after) if cost(before)[0] is not None else None) for before, after in pairs]
+
+
 class Costs:
     """Compares costs of pairs of programs, at most `most` different pairs; each program's cost is found once."""
 
     def __init__(self, platform: Platform, most: int = MOST_COMPARED) -> None:
         self.platform, self._most = platform, most
-        self._costs: dict[object, tuple[Cost | None, str]] = {}
+        self._costs: dict[object, Found] = {}
         self._pairs: dict[object, tuple[tuple[Row, ...], str]] = {}
 
-    def wanted(self, pairs: Iterable[tuple[Program | None, Program | None]]) -> list[Program]:
-        """The programs whose costs the first pairs need, each once."""
-        found: dict[object, Program] = {}
-        looked: set[object] = set()
+    def wanted(self, pairs: Iterable[tuple[Program | None, Program | None]]) -> list[tuple[Program, Program]]:
+        """The first pairs, each once: those whose costs are looked at."""
+        found: dict[object, tuple[Program, Program]] = {}
         for before, after in pairs:
-            if before is not None and after is not None and len(looked) < self._most:
-                looked.add((_key(before), _key(after)))
-                found.setdefault(_key(before), before)
-                found.setdefault(_key(after), after)
+            if before is not None and after is not None and len(found) < self._most:
+                found.setdefault((_key(before), _key(after)), (before, after))
         return list(found.values())
 
-    def enter(self, program: Program, cost: Cost | None, why: str) -> None:
-        """Take over what `cost_of` found elsewhere."""
-        self._costs[_key(program)] = cost, why
+    def enter(self, pair: tuple[Program, Program], costs: tuple[Found, Found | None]) -> None:
+        """Take over what `costs_of` found elsewhere."""
+        for program, cost in zip(pair, costs, strict=True):
+            if cost is not None:
+                self._costs[_key(program)] = cost
 
     def change(self, before: Program, after: Program) -> tuple[tuple[Row, ...], str]:
         """(what changed, why nothing can be said). Empty and "" where both cost the same.
@@ -78,7 +92,7 @@ class Costs:
             return (), f"the choices differ: {sides[0].strategy or 'none'}; {sides[1].strategy or 'none'}"
         return tuple(rows(*sides)), ""
 
-    def _cost(self, program: Program) -> tuple[Cost | None, str]:
+    def _cost(self, program: Program) -> Found:
         key = _key(program)
         if key not in self._costs:
             self._costs[key] = cost_of(program, self.platform)

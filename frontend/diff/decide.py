@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from fencepost.check import Case, Outcome, answer_program, matches
-from fencepost.diff.costs import cost_of
+from fencepost.diff.costs import Found, costs_of
 from fencepost.diff.places import moved
 from fencepost.engines import explore
 from fencepost.errors import InputError
 from fencepost.model.answer import Answer, Protection, Run
-from fencepost.model.cost import Cost
 from fencepost.model.platform import environment, platform
 from fencepost.model.program import Ask, Channel, DeviceFlag, EventQuery, Program, StreamQuery
 from fencepost.pool import Pool
@@ -38,6 +37,11 @@ class Decided(NamedTuple):
 
     outcome: Outcome
     best: Judged | None = None
+
+    def with_run(self) -> Judged | None:
+        """That hazard, with its run."""
+        run = self.outcome.answer.run if self.outcome.answer is not None else None
+        return self.best if self.best is None or run is None else msgspec.structs.replace(self.best, run=run)
 
 
 class Decisions:
@@ -84,15 +88,15 @@ class Decisions:
         return _for(*self.questions[number], known.answer, _asked[number][1])
 
     def explained(
-        self, closing: Sequence[int], protecting: Mapping[int, Sequence[str] | None], costs: Sequence[int]
-    ) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[Protection, ...]], list[tuple[Cost | None, str]]]:
-        """What closes the hazards of some answers, what protects the objects of others, and what some programs cost.
+        self, closing: Sequence[int], protecting: Mapping[int, Sequence[str] | None], costs: Sequence[tuple[int, int]]
+    ) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[Protection, ...]], list[tuple[Found, Found | None]]]:
+        """What closes the hazards of some answers, what protects the objects of others, and what some pairs of programs cost.
 
         By numbers of questions; `protecting` with the names of the objects, None for all of them.
         """
         tasks: list[tuple[Any, ...]] = [("costs", list(costs))] if costs else []  # which take longest
         tasks += [("protecting", number, objects) for number, objects in protecting.items()]
-        tasks += [("closing", number, self._known[self._numbers[number]].best) for number in closing]
+        tasks += [("closing", number, self._known[self._numbers[number]].with_run()) for number in closing]
         found = list(self._pool.map(_further, tasks))
         costed = found.pop(0) if costs else []
         return (
@@ -125,7 +129,8 @@ def decided(case: Case, program: Program) -> Decided:
 def _further(task: tuple[Any, ...]) -> Any:
     """A further question about a program that changed, or the costs of some: they need libraries that one process loads."""
     if task[0] == "costs":
-        return [cost_of(_asked[number][1], platform(_asked[number][0].platform)) for number in task[1]]
+        of = platform(_asked[task[1][0][0]][0].platform)
+        return costs_of([(_asked[before][1], _asked[after][1]) for before, after in task[1]], of)
     number: int = task[1]
     return explained(*_asked[number], task[0], task[2])
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from fencepost.check import FAILED, OK, Outcome, code_of, open_hazards
+from fencepost.check import FAILED, OK, Outcome, alive, code_of, open_hazards
 from fencepost.model.answer import BOUNDED, REFUTED, Answer, Hazard
 from fencepost.parameters import spelled
 from fencepost.report.words import access_text, missing_edge
@@ -48,7 +48,8 @@ def table_row(outcome: Outcome) -> TableRow:
 
 
 def _declared(answer: Answer, outcome: Outcome) -> str:
-    parts = (answer.expected, outcome.case.hazard, outcome.case.hang and f"hang {outcome.case.hang}")
+    parts = [answer.expected, outcome.case.hazard, outcome.case.hang and f"hang {outcome.case.hang}"]
+    parts += [f"never {name}" for name in alive(answer, outcome.case)]
     return ", ".join(part for part in parts if part)
 
 

@@ -8,6 +8,7 @@ from fencepost.model.events.hazards import hazard_of, undefined_hazard
 from fencepost.model.events.state import DesignError, InvalidRun, Player
 from fencepost.model.events.structure import (
     Structure,
+    conflicting,
     conflicts,
     execute,
     feasible,
@@ -21,6 +22,7 @@ __all__ = [
     "InvalidRun",
     "Player",
     "Structure",
+    "conflicting",
     "conflicts",
     "execute",
     "feasible",

@@ -16,7 +16,7 @@ class Row(NamedTuple):
 
 Piece = Union[p.Named, p.Span, p.Anything, Row]
 Path = tuple[Piece, ...]
-"""A part of a part of ...; empty is the whole buffer. A view of a part narrows once more at every use."""
+"""A part of a part of ...; empty is the whole buffer. A view of a part narrows once more at every use (`narrowed`)."""
 
 
 class Key(NamedTuple):
@@ -51,12 +51,24 @@ class EventKey(NamedTuple):
 Value = Union[Ref, EventKey, int]
 
 
+def within(outer: p.Span, inner: p.Span) -> p.Span:
+    """A span of a span, counted as the outer one is; nothing of it lies behind the outer one's end."""
+    return p.Span(min(outer.start + inner.start, outer.stop), min(outer.start + inner.stop, outer.stop))
+
+
+def narrowed(path: Path, piece: Piece) -> Path:
+    """A part of the part `path`; a span of a span is one span, so that it can be compared with others of the buffer."""
+    if path and isinstance(piece, p.Span) and isinstance(path[-1], p.Span):
+        return (*path[:-1], within(path[-1], piece))
+    return (*path, piece)
+
+
 def pieces_overlap(a: Piece, b: Piece) -> bool:
     """Named parts of different names, spans without a common element and rows of different index are disjoint."""
     if isinstance(a, p.Named) and isinstance(b, p.Named):
         return a.name == b.name
     if isinstance(a, p.Span) and isinstance(b, p.Span):
-        return a.start < b.stop and b.start < a.stop
+        return max(a.start, b.start) < min(a.stop, b.stop)
     if isinstance(a, Row) and isinstance(b, Row):
         return a.number == b.number
     return True  # an unknown part, or two ways of cutting that cannot be compared
@@ -94,10 +106,15 @@ class Cuts(NamedTuple):
     spans: tuple[p.Span, ...]
 
 
+_NESTED = 2
+"""How often a view of a part of a view of a part is taken into account."""
+
+
 def cuts(program: p.Program) -> Cuts:
     """The cuts by all parts of what bodies make or receive. Names are taken to cover the whole."""
     names: set[str] = set()
-    edges: set[int] = set()
+    spans: set[p.Span] = set()
+    kept: set[p.Span] = set()
     sizes: set[int] = set()
     for thread in program.threads:
         for node in thread.nodes:
@@ -108,7 +125,13 @@ def cuts(program: p.Program) -> Cuts:
                 if isinstance(operand.part, p.Named):
                     names.add(operand.part.name)
                 elif isinstance(operand.part, p.Span):
-                    edges |= {operand.part.start, operand.part.stop}
+                    spans.add(operand.part)
+                    if isinstance(operation, (p.View, p.Put, p.CellSet)):
+                        kept.add(operand.part)
+    for _ in range(_NESTED if kept else 0):
+        spans |= {within(outer, inner) for outer in kept for inner in spans}
+        kept |= {within(outer, inner) for outer in kept for inner in kept}
+    edges = {end for span in spans for end in (span.start, span.stop)}
     if edges and sizes:
         edges |= {0, *sizes}
     ends = sorted(edges)
@@ -130,13 +153,14 @@ def _locals(value: object) -> Iterator[p.Local]:
 def asked(read: tuple[object, ...], by: Cuts, size: int) -> tuple[p.Named | p.Span | None, ...]:
     """The pieces of a read that must each have been written before; None: the read as it is, whatever part of it was.
 
-    A part of a part counts as the larger one here. `size`: of the allocation, in bytes.
+    A part of a part counts as the larger one here, but for spans of spans. `size`: of the allocation, in bytes.
     """
     if not read:
         return (*(p.Named(name) for name in by.names), *(span for span in by.spans if span.stop <= size)) or (None,)
     first = read[0]
     if isinstance(first, p.Span):
-        return tuple(span for span in by.spans if first.start <= span.start and span.stop <= first.stop) or (None,)
+        inside = tuple(span for span in by.spans if first.start <= span.start and span.stop <= first.stop)
+        return inside or ((None,) if first.start < first.stop else ())
     return (first,) if isinstance(first, p.Named) else (None,)
 
 

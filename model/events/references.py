@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fencepost.model import program as p
 from fencepost.model.answer import Step
 from fencepost.model.events.clocks import Clock, VectorClocks, merged
-from fencepost.model.events.parts import EventKey, Key, Path, Piece, Ref, Row, Value
+from fencepost.model.events.parts import EventKey, Key, Path, Piece, Ref, Row, Value, narrowed
 
 Named = tuple[int, int]
 """Object id and slot (0 where there is no ring)."""
@@ -198,7 +198,7 @@ class References(abc.ABC):
                 self.refuse(step, f"{info.name!r} is used before it has a value or after its release")
             assert value is not None
             if isinstance(value, Ref) and operand.part is not None:
-                return value._replace(path=value.path + self._path(thread, operand.part))
+                return value._replace(path=narrowed(value.path, *self._path(thread, operand.part)))
             return value
         if isinstance(operand, (p.Obj, p.Slot)):
             named = self._named(thread, operand)

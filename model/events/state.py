@@ -7,6 +7,7 @@ happens-before relation. What does wait on the device is in meetings.py.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -38,6 +39,9 @@ class Touched(NamedTuple):
     """For a raw pointer: the allocation that it was taken from, when that has been freed before the call."""
 
 
+_WRITES = operator.attrgetter("write")
+
+
 class Node(NamedTuple):
     """Something that accesses memory or runs on a stream: a host access or a device item.
 
@@ -53,6 +57,7 @@ class Node(NamedTuple):
     tick: int
     clock: Clock
     accesses: tuple[Touched, ...]
+    """Reads first."""
 
 
 class FalseQuery(NamedTuple):
@@ -127,6 +132,10 @@ class Player(Meetings):
         """The thread's turn, from 0."""
         return self._turn[thread]
 
+    def next_turn(self, thread: int) -> int:
+        """The turn of the thread's next step, also when it is inside the last call of the one before."""
+        return self._turn[thread] + (self._following.get(thread) == p.END)
+
     def finished(self, thread: int) -> bool:
         """Whether a setup thread or script has ended."""
         return self._done[thread]
@@ -167,8 +176,8 @@ class Player(Meetings):
 
     def step(self, step: Step) -> None:
         """Run one step. Raises `InvalidRun` when it is not possible in this state."""
-        thread = step.thread
-        if not 0 <= thread < len(self.program.threads):
+        thread, threads = step.thread, self.program.threads
+        if not 0 <= thread < len(threads):
             self.refuse(step, f"there is no thread {thread}")
         if step.stream is not None:
             self._device_step(step)
@@ -182,7 +191,7 @@ class Player(Meetings):
             self.refuse(step, why)
         if not self._started[thread]:
             self._start(thread)
-        node = self.node(thread)
+        node = threads[thread].nodes[step.node]
         if isinstance(node, p.Do):
             if step.answer is not None:
                 self.refuse(step, "an operation takes no answer")
@@ -267,7 +276,7 @@ class Player(Meetings):
     def _touch(self, effect: e.Touch, step: Step) -> None:
         tick = self.clocks.touch(step.thread)
         if self.keep:
-            accesses = tuple(self._resolve(step, a) for a in effect.accesses)
+            accesses = self._resolved(step, effect.accesses)
             clock = self.clocks.snapshot(step.thread)
             turn = self._turn[step.thread]
             self.nodes.append(Node(self.steps, step.thread, turn, None, step.thread, tick, clock, accesses))
@@ -278,7 +287,7 @@ class Player(Meetings):
         fifo = self.fifos[stream]
         self._order(("stream", fifo), thread)
         self._called(thread, stream)
-        accesses = tuple(self._resolve(step, a) for a in effect.accesses) if self.keep else ()
+        accesses = self._resolved(step, effect.accesses) if self.keep else ()
         if self.pending[fifo]:
             self._append(fifo, "item", step, stream, accesses)
         else:
@@ -324,6 +333,9 @@ class Player(Meetings):
                     for agent, tick in more.items():
                         items[agent] = max(tick, items.get(agent, 0))
             self.own[self.lanes[stream]] = (merged(merged(clock, capture.clock), caller), items)
+
+    def _resolved(self, step: Step, accesses: tuple[p.Access, ...]) -> tuple[Touched, ...]:
+        return tuple(sorted([self._resolve(step, access) for access in accesses], key=_WRITES))
 
     def _resolve(self, step: Step, access: p.Access) -> Touched:
         ref = self._memory(step, access.target)

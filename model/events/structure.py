@@ -33,12 +33,11 @@ class Structure:
         self.tenants = player.tenants
         self.false_queries: list[FalseQuery] = player.false_queries
         self.accesses: list[Access] = []
-        self.of_node: list[list[int]] = []
-        """For each node the indices of its accesses, reads first."""
+        self.of_node: list[range] = []
+        """For each node the indices of its accesses."""
         for number, node in enumerate(self.nodes):
-            mine = sorted(node.accesses, key=lambda touched: touched.write)
-            self.of_node.append(list(range(len(self.accesses), len(self.accesses) + len(mine))))
-            self.accesses.extend(Access(number, touched) for touched in mine)
+            self.of_node.append(range(len(self.accesses), len(self.accesses) + len(node.accesses)))
+            self.accesses += [Access(number, touched) for touched in node.accesses]
 
 
 def execute(program: p.Program, run: Run, *, platform: Platform = PLATFORMS["cuda"],
@@ -88,6 +87,16 @@ def conflicts(structure: Structure) -> list[tuple[int, int]]:
         found += _late(structure)
     found.sort()
     return found
+
+
+def conflicting(structure: Structure, first: int, second: int) -> bool:
+    """Whether two accesses (indices, in val order) are a pair of `conflicts`."""
+    (number, before), (other, touched) = structure.accesses[first], structure.accesses[second]
+    if number == other or not (before.write or touched.write):
+        return False
+    if structure.program_meets and late(structure, first, second):
+        return before.freed is None and touched.freed is None
+    return not happens_before(structure.nodes[number], structure.nodes[other]) and overlap(before, touched)
 
 
 def late(structure: Structure, first: int, second: int) -> bool:

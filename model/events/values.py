@@ -159,37 +159,45 @@ def value_change(structure: Structure, first: int, second: int) -> tuple[bool | 
     if late(structure, first, second):
         return _late_change(structure, first, second)
     a, b = structure.accesses[first].node, structure.accesses[second].node
-    repeats = any(access.touched.same_bytes for access in structure.accesses)
-    saved = val(structure)[1].saved if repeats else {}
-    before = [n for n, x in enumerate(nodes) if happens_before(x, nodes[a]) or happens_before(x, nodes[b])]
-    rest = sorted(set(range(len(nodes))) - set(before) - {a, b})
-    outcomes: list[dict[int, Observation]] = []
-    left: list[tuple[Observation, ...]] = []
     pair = (structure.accesses[first].touched, structure.accesses[second].touched)
-    start, observed = Contents(saved), dict[int, Observation]()
-    run_nodes(structure, before, start, observed)
-    for middle in ((a, b), (b, a)):
-        contents, seen = start.copy(), observed.copy()
-        run_nodes(structure, middle, contents, seen)
-        left.append(tuple(contents.observe(t) for t in pair))
-        run_nodes(structure, rest, contents, seen)
-        outcomes.append(seen)
-    changed = [index for index, got in outcomes[0].items() if outcomes[1][index] != got]
+    repeats = any(access.touched.same_bytes for access in structure.accesses)
+    # What reads the same writes the same, so before the first read that differs only the buffers of these two can.
+    keys = None if repeats else {touched.key for number in (a, b) for touched in nodes[number].accesses}
+    others = sorted({n for n, touched in structure.accesses if keys is None or touched.key in keys} - {a, b})
+    before = [n for n in others if happens_before(nodes[n], nodes[a]) or happens_before(nodes[n], nodes[b])]
+    one = Contents(val(structure)[1].saved if repeats else {})
+    run_nodes(structure, before, one, {})
+    other = one.copy()
+    changed = _first_change(structure, (one, other), ((a, b), (b, a)))
+    leaves = pair[0].write and pair[1].write and any(one.observe(t) != other.observe(t) for t in pair)
+    """Whether the two orders of two writes leave other bytes."""
+    if changed is None and one.buffers != other.buffers:
+        rest = sorted(set(others) - set(before))
+        changes = (_first_change(structure, (one, other), ((n,), (n,))) for n in rest)
+        changed = next((index for index in changes if index is not None), None)
     unclear = any(t.same_bytes and any(isinstance(piece, p.Anything) for piece in t.path) for t in pair)
-    if changed and unclear:
+    if changed is not None and unclear:
         return None, UNKNOWN_PART
-    if changed:
-        reader = structure.accesses[changed[0]]
-        return True, f"the read in step {nodes[reader.node].step} of the run observes other content when they swap"
+    if changed is not None:
+        step = nodes[structure.accesses[changed].node].step
+        return True, f"the read in step {step} of the run observes other content when they swap"
     if not (pair[0].write and pair[1].write):
         return False, "the write leaves the bytes that the read observes"
-    if left[0] == left[1]:
+    if not leaves:
         return False, "both orders leave the same bytes"
     if not any(_may_read(structure, t, pair) for t in _reads(structure.program, structure)):
         return False, "nothing in the design reads these bytes"
     if unclear:
         return None, UNKNOWN_PART
     return None, "no reader of this run tells the two orders apart, but the design has readers of these bytes"
+
+
+def _first_change(structure: Structure, sides: tuple[Contents, Contents], orders: tuple[tuple[int, ...], ...]) -> int | None:
+    """Run the same items on both sides, each in its order: the first access that does not observe the same on both."""
+    seen: tuple[dict[int, Observation], ...] = ({}, {})
+    for contents, order, got in zip(sides, orders, seen, strict=True):
+        run_nodes(structure, order, contents, got)
+    return next((index for index, got in seen[0].items() if seen[1][index] != got), None)
 
 
 def unread(structure: Structure, first: int, second: int) -> bool:
@@ -232,29 +240,66 @@ def _reads(program: p.Program, structure: Structure) -> Iterator[tuple[p.Thread,
 
 def _may_read(structure: Structure, read: tuple[p.Thread, p.Operand], pair: tuple[Touched, Touched]) -> bool:
     """Whether an operand may name the bytes of the pair in some run."""
-    thread, operand = read
-    key = pair[0].key
-    if isinstance(operand, p.Local):
-        allocated, base, received = _origin(thread, operand.id)
-        if allocated:
-            # Any allocation may get any block: its reader sees what a late write of another owner left.
-            return key.kind in ("block", "fresh")
-        if base is not None:
-            return _may_read(structure, (thread, base), pair)
+    key, todo, seen = pair[0].key, [read], set()
+    while todo:
+        thread, operand = todo.pop()
+        if not isinstance(operand, p.Local):
+            if key.kind == "memory" and key.id == operand.id:
+                return True
+            continue
+        if (thread.name, operand.id) in seen:
+            continue
+        seen.add((thread.name, operand.id))
         pool = thread.locals[operand.id].pool
-        return received or (pool is not None and key.kind == "pool" and key.id == pool)
-    return key.kind == "memory" and key.id == operand.id
+        if pool is not None and key.kind == "pool" and key.id == pool:
+            return True
+        for giver, made in _sources(structure.program, thread, operand.id):
+            if not isinstance(made, p.Alloc):
+                todo.append((giver, made))
+            elif key.kind in ("block", "fresh") and _may_get(structure, giver, made, pair):
+                return True
+    return False
 
 
-def _origin(thread: p.Thread, local: int) -> tuple[bool, p.Operand | None, bool]:
-    """How a local gets its value: allocated here, a view of another operand, or received from a queue or cell."""
+def _may_get(structure: Structure, thread: p.Thread, made: p.Alloc, pair: tuple[Touched, Touched]) -> bool:
+    """Whether an allocation may get the block of the pair: any of its own allocator may (S62, S80), and its reader then sees what a late
+    write of another owner left."""
+    for touched in pair:
+        if touched.tenant is None:
+            return True
+        tenant = structure.tenants[touched.tenant]
+        if tenant.space != made.space:
+            continue
+        if made.stream is None:
+            if tenant.owner == thread.process:
+                return True
+        elif isinstance(made.stream, p.Local) or tenant.owner[:1] == (made.stream.id,):
+            return True
+    return False
+
+
+def _sources(program: p.Program, thread: p.Thread, local: int) -> Iterator[tuple[p.Thread, p.Alloc | p.Operand]]:
+    """Where a local gets its value: an allocation, or the operand that it is a view of, or that is handed over to it."""
     for node in thread.nodes:
-        if isinstance(node, p.Do):
-            o = node.operation
-            if isinstance(o, p.Alloc) and o.local == local:
-                return True, None, False
-            if isinstance(o, p.View) and o.local == local:
-                return False, o.base, False
-            if isinstance(o, (p.Get, p.CellGet)) and local in o.locals:
-                return False, None, True
-    return False, None, False
+        o = node.operation if isinstance(node, p.Do) else None
+        if isinstance(o, p.Alloc) and o.local == local:
+            yield thread, o
+        elif isinstance(o, p.View) and o.local == local:
+            yield thread, o.base
+        elif isinstance(o, (p.Get, p.CellGet)) and local in o.locals:
+            at = o.locals.index(local)
+            for giver in program.threads:
+                for other in giver.nodes:
+                    put = other.operation if isinstance(other, p.Do) else None
+                    value = put.values[at] if _gives_to(put, o) else None  # type: ignore[union-attr]
+                    if isinstance(value, (p.Obj, p.Slot, p.Local)):
+                        yield giver, value
+
+
+def _gives_to(put: p.Operation | None, got: p.Get | p.CellGet) -> bool:
+    """Whether what a put or set hands over may be what a get receives."""
+    if isinstance(got, p.Get):
+        return isinstance(put, p.Put) and (put.queue, put.tag) == (got.queue, got.tag)
+    if not isinstance(put, p.CellSet):
+        return False
+    return isinstance(put.cell, p.Local) or isinstance(got.cell, p.Local) or put.cell.id == got.cell.id

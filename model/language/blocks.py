@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from fencepost.model import program as p
 from fencepost.model.language.errors import DesignError, fail, shown, text_of, user_frame
-from fencepost.model.language.purity import Known, State, fingerprint
+from fencepost.model.language.fingerprints import Known, fingerprint
+from fencepost.model.language.purity import State
 from fencepost.model.language.tracer import CutRun, Frame, Life, user_frames
 from fencepost.model.language.used_after import statements, used_after
 

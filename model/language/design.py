@@ -332,9 +332,13 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
     def _stream_now(self, recording: Recording, gpu: int | None) -> Stream:
         if recording.streams and (gpu is None or len(self._gpus_named) == 1):
             return recording.streams[-1]
-        wanted = None if gpu is None else self._gpu(gpu)
+        if gpu is None:
+            if recording.usual is None:
+                recording.usual = self.default_stream()
+            return recording.usual
+        wanted = self._gpu(gpu)
         for stream in (*recording.streams[::-1], *([recording.tracer.default] if recording.tracer.default is not None else [])):
-            if wanted is None or self._gpu_of(stream) == wanted:
+            if self._gpu_of(stream) == wanted:
                 return stream
         return self.default_stream(wanted)
 
@@ -406,7 +410,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         recording = self._running()
         if recording.capturing is not None:
             return private_memory(recording.capturing, name, "device", bytes, self._stream(stream, recording))
-        stream = stream or self.current_stream()
+        stream = stream or self._stream_now(recording, None)
         owner = self._stream(stream, recording)
         life = recording.local(self._fresh(name), p.MEMORY, "device")
         life.gpu, life.bytes = self._gpu_of(stream), bytes
@@ -435,7 +439,7 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         where = self._stream(stream or self._current(recording, *tensors), recording)
         thing = self._objects[where.id]
         if not isinstance(thing, p.Stream) or not thing.is_agent:
-            objects.reachable(tensors, f"kernel {name!r}")
+            objects.reachable(tensors, "kernel", name)
         recording.do(p.Launch(name, where, found, objects._time(time)))
 
     def host(self, name: str, reads: Accesses = (), writes: Accesses = (), *, time: float | None = None) -> None:

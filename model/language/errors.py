@@ -116,7 +116,7 @@ class Fixed:
     """Of what has a value that Python's `if x:` and `x == y` would mean: how to ask for it."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name[0] != "_":
+        if name[0] != "_" or not is_own(sys._getframe(1).f_code.co_filename):
             fail(f"{self!r}.{name} is set, which would last from turn to turn; keep what lasts in a d.cell or d.cursor")
         object.__setattr__(self, name, value)
 

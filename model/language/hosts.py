@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 
 from fencepost.model import program as p
 from fencepost.model.language.errors import Fixed, NotModelled, fail, question
+from fencepost.model.language.fingerprints import Known, fingerprint
 from fencepost.model.language.index import Handle, Index, LastPosition, Position, Turn
 from fencepost.model.language.managed import handed_over
 from fencepost.model.language.objects import Event, Referent, Tensor
-from fencepost.model.language.purity import Known, fingerprint
 from fencepost.model.language.tracer import Frame, Life, Recording, user_frames
 from fencepost.model.language.used_after import Loop, loop_at
 
@@ -75,6 +75,7 @@ def _lower(
     if len(values) != len(wanted):
         fail(f"{where} takes {len(wanted)} values ({', '.join(wanted) or 'none'}), not {len(values)}")
     lowered: list[p.Operand | p.Index] = []
+    given = (f"what {where} was given", None)
     for position, (value, kind) in enumerate(zip(values, wanted, strict=True)):
         if not isinstance(value, _FITS[kind]):
             fail(f"{where}: value {position + 1} is declared as {kind}, not {value!r}; correct the item or the value")
@@ -82,9 +83,10 @@ def _lower(
         if kind in (p.EVENT, p.MEMORY):
             lowered.append(value._operand(recording))
             if kind == p.MEMORY:
-                handed_over(design, value, where)
+                if design._exclusive:
+                    handed_over(design, value, where)
                 if value._life is not None:
-                    value._life.others += ((f"what {where} was given", None),)
+                    value._life.others += (given,)
             continue
         assert isinstance(value, (Index, Handle))
         depth = value._size if isinstance(value, Handle) else value._depth()
@@ -241,12 +243,14 @@ class Queue(Fixed):
         recording = self._design._running()
         self._design._own(self)
         tags = tuple(self._items)
-        if len(tags) > 1 and not self._several_threads and self._getter not in (None, recording.tracer.name):
-            fail(
-                f"items of {self._name!r} are of several kinds, and the threads {self._getter!r} and {recording.tracer.name!r} take them; make it "
-                "with d.queue(..., several_threads=True)"
-            )
-        self._getter = recording.tracer.name
+        if len(tags) > 1 and not self._several_threads:
+            if self._getter is None:
+                self._getter = recording.tracer.name
+            elif self._getter != recording.tracer.name:
+                fail(
+                    f"items of {self._name!r} are of several kinds, and the threads {self._getter!r} and {recording.tracer.name!r} take them; make it "
+                    "with d.queue(..., several_threads=True)"
+                )
         self._used(None)
         with recording.alone(f"getting from {self._name}" if self._several_threads and len(tags) > 1 else None):
             tag = tags[0] if len(tags) == 1 else recording.ask(p.QueueTag(self._id), tags)
@@ -257,7 +261,8 @@ class Queue(Fixed):
     def _used(self, event: Event | None) -> None:
         """Raise `DesignError` when an event that stays in its process goes to another one (S140)."""
         self._processes.add(self._design._process())
-        self._stays = self._stays or event
+        if event is not None and self._stays is None:
+            self._stays = event
         if self._stays is not None and len(self._processes) > 1:
             fail(f"event {self._stays._name!r} goes through {self._name!r} to another process; make it with interprocess=True (S140)")
 

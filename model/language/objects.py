@@ -22,6 +22,9 @@ HARMS = ("address", "value", "shape", "quality")
 """What a stale read does: out of range, wrong value, ranks disagree, worse quality only."""
 
 
+_set = object.__setattr__
+
+
 class Referent(Fixed):
     """An object of the design, one slot of a ring, or a value made in the turn."""
 
@@ -38,7 +41,7 @@ class Referent(Fixed):
         index: int | Index | Handle | None = None, life: Life | None = None,
     ) -> None:  # fmt: skip
         # Set at once: `Fixed` looks at each attribute that is set, and these are many.
-        self.__dict__.update(_design=design, _name=name, _id=number, _depth=depth, _index=index, _life=life)
+        _set(self, "__dict__", {"_design": design, "_name": name, "_id": number, "_depth": depth, "_index": index, "_life": life})
 
     def __repr__(self) -> str:
         return f"<{self._what} {self._name!r}>"
@@ -124,9 +127,10 @@ class Tensor(Referent):
         index: int | Index | Handle | None = None, life: Life | None = None, part: PartKey | None = None,
         pool: int | None = None,
     ) -> None:  # fmt: skip
-        self.__dict__.update(  # what `Referent.__init__` sets, too: tensors are the most of what a body makes
-            _design=design, _name=name, _id=number, _depth=depth, _index=index, _life=life, _space=space, _part=part, _pool=pool
-        )
+        _set(self, "__dict__", {  # what `Referent.__init__` sets, too: tensors are the most of what a body makes
+            "_design": design, "_name": name, "_id": number, "_depth": depth, "_index": index, "_life": life, "_space": space, "_part": part,
+            "_pool": pool,
+        })  # fmt: skip
 
     def __getitem__(self, key: Key) -> Tensor:
         """A slot of a ring, or a part of a buffer or slot."""
@@ -224,8 +228,8 @@ class Tensor(Referent):
         recording = self._design._running()
         _memory(src, "copy_")
         _check_harm(harm)
-        homes = {self._design._home(x) for x in (self, src) if x._space == "device"}
-        if len(homes) > 1:
+        if self._space == src._space == "device" and self._design._home(self) != self._design._home(src):
+            homes = {self._design._home(x) for x in (self, src)}
             fail(
                 f"copy_ from {src.name!r} to {self.name!r} between GPUs {' and '.join(map(str, sorted(homes, key=str)))} runs on the source's current "
                 "stream, with waits on both sides (S59); write d.peer_copy(dst, src, source=, target=)"
@@ -338,7 +342,7 @@ def accesses(reads: Accesses, writes: Accesses, recording: Recording) -> tuple[p
     for mode, given in (("r", listed(reads)), ("w", listed(writes))):
         for entry in given:
             if isinstance(entry, Tensor):
-                found.append(entry._access(recording, mode))
+                found.append(p.Access(entry._operand(recording), mode))
             elif isinstance(entry, Spec):
                 if entry.mode != mode:
                     fail(f"{entry.tensor.name!r}: fp.read belongs into reads=, fp.write into writes=")
@@ -355,8 +359,12 @@ def listed(given: Accesses) -> tuple[Tensor | Spec, ...]:
 
 def tensors(reads: Accesses, writes: Accesses) -> list[Tensor]:
     """The memory in lists of accesses; what is none is left to `accesses`, which says so."""
-    given = (*listed(reads), *listed(writes))
-    return [x for x in (one.tensor if isinstance(one, Spec) else one for one in given) if isinstance(x, Tensor)]
+    found = []
+    for one in (*listed(reads), *listed(writes)):
+        x = one.tensor if isinstance(one, Spec) else one
+        if isinstance(x, Tensor):
+            found.append(x)
+    return found
 
 
 class Event(Referent):
@@ -517,8 +525,8 @@ def _enqueues(what: str, recording: Recording, *sides: Tensor) -> bool:
 
     Received memory may be either. Raises `DesignError` where that matters while the body is traced.
     """
-    spaces = {side._space for side in sides}
-    if spaces & {"device", "managed"}:
+    spaces = [side._space for side in sides]
+    if "device" in spaces or "managed" in spaces:
         return True
     if "" in spaces and (recording.capturing is not None or recording.tracer.design._blocking):
         name = next(side.name for side in sides if not side._space)
@@ -529,11 +537,11 @@ def _enqueues(what: str, recording: Recording, *sides: Tensor) -> bool:
     return "" in spaces
 
 
-def reachable(given: Iterable[Tensor], what: str) -> None:
+def reachable(given: Iterable[Tensor], what: str, name: str | None = None) -> None:
     """Refuse what a GPU cannot address: pageable memory."""
     for x in given:
         if x._space == "pageable":
-            fail(f"{what} cannot access pageable memory {x.name!r}; use d.pinned or d.managed, or a copy")
+            fail(f"{what if name is None else f'{what} {name!r}'} cannot access pageable memory {x.name!r}; use d.pinned or d.managed, or a copy")
 
 
 def _memory(x: object, where: str) -> None:

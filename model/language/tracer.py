@@ -19,9 +19,10 @@ import msgspec
 from fencepost.model import program as p
 from fencepost.model.language import impure
 from fencepost.model.language.errors import Text, end_of, fail, is_own, own_files, raised, shown, text_of
+from fencepost.model.language.fingerprints import forget
 from fencepost.model.language.graph import Asked, Cut, Did, Drained, Entry, MaybeBegan, MaybeEnded, Merger
 from fencepost.model.language.managed import by_kernel
-from fencepost.model.language.purity import State, forget
+from fencepost.model.language.purity import State
 from fencepost.model.operations.device import accesses, holds_host
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ NO_ITEM = (p.StreamSync, p.Alloc, p.RecordStream)
 running: list[Design] = []
 """The design whose body is being traced; several only when a body calls a design function."""
 
-SiteKey = tuple[tuple[int, int], ...]
+SiteKey = tuple[int, ...]
+"""Identity of the code and instruction of each frame, one after the other."""
 LocalKey = tuple[str, str, int, str, Any, "int | None"]
 """Name, kind, occurrence, origin (where it comes from), depth or what decides it, pool."""
 
@@ -68,13 +70,19 @@ _BEHIND = sys.version_info >= (3, 12)
 """Whether a frame that goes through a generator may be said to be at the instruction or behind it, as it was specialised or not."""
 
 
+_written: dict[SiteKey, tuple[tuple[CodeType, ...], tuple[Text, ...]]] = {}
+"""The code and the text of the frames of a place: all variants of a design share them."""
+_MANY = 100_000
+
+
 class Sites:
     """Numbers the places of operations in the text in order of first appearance."""
 
     def __init__(self) -> None:
         self._known: dict[SiteKey, int] = {}
-        self._calls: dict[tuple[int, int], tuple[int, int]] = {}
+        self._calls: dict[tuple[int, int], int] = {}
         self._keep: list[CodeType] = []
+        """An id names a code object only while it lives."""
         self.frames: list[tuple[Text, ...]] = []
         """For each site file, line and function of the user's frames, from the body down."""
 
@@ -82,39 +90,45 @@ class Sites:
         """The site of the call that is being made, whose innermost frames, `inside` of them, are surely the language's own. The user's
         frames end at the tracer's own call of the body."""
         frame: FrameType | None = sys._getframe(inside)
-        steps: list[tuple[int, int]] = []
+        steps: list[int] = []
+        known = own_files
         while frame is not None:
             code = frame.f_code
             if code is _CALL:
                 break
             file = code.co_filename
-            own = own_files.get(file)
-            if not own and (own is not None or not is_own(file)):
-                steps.append((id(code), frame.f_lasti) if not _BEHIND else self._call(code, frame.f_lasti))
+            if not (known[file] if file in known else is_own(file)):
+                steps.append(id(code))
+                steps.append(frame.f_lasti if not _BEHIND else self._call(code, frame.f_lasti))
             frame = frame.f_back
         key = tuple(steps)
         site = self._known.get(key)
         if site is None:
-            users = user_frames()
-            self._keep += [user.f_code for user in users]  # an id names a code object only while it lives
-            site = self._enter(key, tuple(map(text_of, users)))
+            found = _written.get(key)
+            if found is None:
+                if len(_written) >= _MANY:
+                    _written.clear()
+                users = user_frames()
+                found = _written[key] = (tuple([user.f_code for user in users]), tuple(map(text_of, users)))
+            self._keep += found[0]
+            site = self._enter(key, found[1])
         return site
 
-    def _call(self, code: CodeType, last: int) -> tuple[int, int]:
+    def _call(self, code: CodeType, last: int) -> int:
         """The instruction that a frame is at, where the interpreter may say one of the cache entries behind it."""
         found = self._calls.get((id(code), last))
         if found is None:
             text, at = code.co_code, last
             while at > 0 and text[at] == _CACHE:
                 at -= 2
-            found = self._calls[id(code), last] = (id(code), at)
+            found = self._calls[id(code), last] = at
             self._keep.append(code)
         return found
 
     def end_of(self, body: Callable[..., Any], first: bool = False) -> int:
         """The site of what happens when the body's frame is gone: its last line; or (`first`) before it is there."""
         code = body.__code__
-        key = ((id(code), -2 if first else -1),)
+        key = (id(code), -2 if first else -1)
         site = self._known.get(key)
         if site is None:
             self._keep.append(code)
@@ -138,8 +152,6 @@ class Sites:
 class Life:
     """One value made or received in a turn: which local it is, and why it can no longer be used."""
 
-    dead: str | int | None = None
-    """Why it can no longer be used: words, or the site of its release."""
     others: tuple[tuple[str, Life | None], ...] = ()
     """What else refers to the same bytes, in words; None where it is out of this turn's hands."""
     gpu: int | None = None
@@ -152,6 +164,8 @@ class Life:
 
     def __init__(self, recording: Recording, operand: p.Local, kind: str, name: str) -> None:
         self.recording, self.operand, self.local, self.kind, self.name = recording, operand, operand.id, kind, name
+        self.dead: str | int | None = None
+        """Why it can no longer be used: words, or the site of its release."""
 
     def check(self, current: Recording) -> int:
         """The local's number. Raises `DesignError` when the value belongs to another turn or is gone."""
@@ -202,6 +216,8 @@ class Recording:
         """Per cursor, how often it advanced in this turn."""
         self.frames = [Frame("body", tracer.name)]
         self.streams: list[Stream] = []
+        self.usual: Stream | None = tracer.default
+        """The current stream outside of all `with stream:`, once it was asked for."""
         self.uncertain: set[tuple[int, int]] = set()
         """Cursors, with a number of advances, after which a `maybe` block advanced them."""
         self.drains = 0
@@ -300,12 +316,13 @@ class Recording:
 
     def _take_down(self, operation: p.Operation) -> None:
         self.step()
-        at = len(self.entries)
-        if at < len(self.expected):
-            number = self.expected[at]
+        entries, expected = self.entries, self.expected
+        at = len(entries)
+        if at < len(expected):
+            number = expected[at]
             known = self._table[number]
             if type(known) is Did and known.operation == operation and known.implied == self.aside:
-                self.entries.append(number)  # a replay: the place is known, and dear to find
+                entries.append(number)  # a replay: the place is known, and dear to find
                 return
         self._enter(Did(operation, self.tracer.sites.number(3), self.aside))
 
@@ -417,9 +434,9 @@ class Recording:
         assert self.frames[-1] is frame, "scopes end in the reverse order"
         self.frames.pop()
         frame.ended = True
-        what = "the end of the turn" if frame.kind == "body" else self._end_of(frame)
         for ending in frame.endings:
             ending(site)
+        what = self._end_of(frame) if frame.held else ""
         for life in reversed(frame.held):
             if life.dead is None:
                 if life.kind == p.MEMORY:
@@ -429,6 +446,8 @@ class Recording:
     @staticmethod
     def _end_of(frame: Frame) -> str:
         """What ends the values that the frame held, in words."""
+        if frame.kind == "body":
+            return "the end of the turn"
         if frame.kind == "scope":
             return f"the end of scope {frame.name!r}"
         if frame.kind == "maybe":

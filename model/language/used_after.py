@@ -206,7 +206,9 @@ def _flow(node: ast.AST, name: str) -> Flow:
         return _then(entered, _maybe(_sequence(node.body, name)))  # who is entered may end the block early
     if isinstance(node, ast.Match):
         cases = [_then((_says(c.pattern, name), name in _captured(c.pattern)), _sequence([*([c.guard] if c.guard else []), *c.body], name)) for c in node.cases]
-        return _then(_flow(node.subject, name), _maybe(_either(*cases)))
+        final = node.cases[-1]
+        fits = final.guard is None and isinstance(final.pattern, ast.MatchAs) and final.pattern.pattern is None  # `case _` fits whatever it is
+        return _then(_flow(node.subject, name), _either(*cases) if fits else _maybe(_either(*cases)))
     if isinstance(node, ast.Assert):
         return _then(_flow(node.test, name), _maybe(_flow(node.msg, name)) if node.msg is not None else (False, False))
     if isinstance(node, ast.Return):

@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Variant(Data, frozen=True):
     """One declared variant: parameters, and the verdict, hazard and hang that `check` must find.
 
-    `fix` is the label of the variant that mends this one; `never` names operations that may stay unreached;
+    `fix` is the label of the variant that mends this one; `never` names operations that do not run;
     `environment` and `platform` are names (None: bare, "cuda").
     """
 
@@ -56,7 +56,8 @@ def variant(
 
     `verdict` is what it must get (`fp.PROVED`, `fp.REFUTED`, ...). `hazard`: the one that it must be refuted by ("WAR seq_lens"). `hang`: the
     kind that must be reported ("deadlock GIL"). `fix`: the label of the variant that mends it, for runs on a GPU. `never`: operations that
-    do not run in this variant. `environment`, `platform`: as of `fencepost check`. `params`: the design's parameters.
+    do not run in this variant; a proof in which one does is not as declared. `environment`, `platform`: as of `fencepost check`. `params`: the
+    design's parameters.
 
     Raises `DesignError` for a verdict that does not exist, a hazard without a refutation, a label that is used twice, and
     a design with a parameter of a reserved name.

@@ -19,6 +19,7 @@ from fencepost.proofs.certificates.world import (
     Witness,
     World,
     may_overlap,
+    part_of,
     pieces_disjoint,
     surely_covers,
 )
@@ -222,7 +223,7 @@ class Accessing:
         if isinstance(operand, p.Local):
             value = w.locals[t][operand.id]
             if value is not None and value[0] in "MBbdT" and operand.part is not None:
-                return (*value[:-1], (*value[-1], self.piece(w, t, operand.part)))
+                return (*value[:-1], part_of(value[-1], self.piece(w, t, operand.part)))
             return value
         if isinstance(operand, (p.Obj, p.Slot)):
             named = self.named(w, t, operand)
@@ -281,6 +282,10 @@ class Accessing:
         if cls is None:
             return None
         part: Path = () if target.part is None else (self.piece(w, t, target.part),)
+
+        def of(path: Path) -> Path:
+            return part_of(path, *part) if part else path
+
         if not isinstance(target, p.Local):
             if cls.kind != "memory" or target.id != cls.id:
                 return None
@@ -289,11 +294,11 @@ class Accessing:
         if value is None:
             return None
         if value[0] == "M" and cls.kind == "memory" and value[1] == cls.id:
-            return Where(value[2], (*value[3], *part))
+            return Where(value[2], of(value[3]))
         if value[0] in "Bbd" and cls.kind == "block":
-            return Where(None, (*value[2], *part), "gone" if value[0] == "d" else "owner")
+            return Where(None, of(value[2]), "gone" if value[0] == "d" else "owner")
         if value[0] == "T" and cls.kind == "pool":
-            return Where(None, (*value[1], *part))
+            return Where(None, of(value[1]))
         return None
 
     def judge(self, w: World, t: int, n: int, which: int, access: p.Access, mask: int) -> Witness | None:
@@ -359,20 +364,28 @@ class Accessing:
             return (*names, *spans) or (None,)
         first = read[0]
         if first[0] == "span":
-            return tuple(one for one in spans if first[1] <= one[1] and one[2] <= first[2]) or (None,)
+            within = tuple(one for one in spans if first[1] <= one[1] and one[2] <= first[2])
+            return within or ((None,) if first[1] < first[2] else ())
         return (first,) if first[0] == "name" else (None,)
 
     @functools.cached_property
     def cuts(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The names, and the elementary spans that the ends of allocations and of named spans cut."""
         named: set[str] = set()
-        ends: set[int] = set()
+        spans: set[Any] = set()
+        views: set[Any] = set()
         sizes = [o.bytes for o in self._operations() if isinstance(o, p.Alloc)]
-        for part in (x.part for o in self._operations() for x in inside(o) if isinstance(x, p.Local)):
+        for operation, part in ((o, x.part) for o in self._operations() for x in inside(o) if isinstance(x, p.Local)):
             if isinstance(part, p.Named):
                 named.add(part.name)
             elif isinstance(part, p.Span):
-                ends.update((part.start, part.stop))
+                spans.add(("span", part.start, part.stop))
+                if isinstance(operation, (p.View, p.Put, p.CellSet)):
+                    views.add(("span", part.start, part.stop))
+        for _ in range(2 if views else 0):  # views of parts, and views of parts of those
+            spans |= {part_of((view,), span)[0] for view in views for span in spans}
+            views |= {part_of((view,), span)[0] for view in views for span in views}
+        ends = {end for span in spans for end in span[1:]}
         if ends and sizes:
             ends.update((0, *sizes))
         row = sorted(ends)

@@ -256,6 +256,14 @@ class World:
         self.cells = [(None if vs is None else tuple(map(f, vs)), m) for vs, m in self.cells]
 
 
+def part_of(path: Path, piece: Any) -> Path:
+    """A part of a part. A span of a span is counted from where the larger one starts, and ends with it at most."""
+    if path and path[-1][0] == piece[0] == "span":
+        _, start, stop = path[-1]
+        return (*path[:-1], ("span", min(start + piece[1], stop), min(start + piece[2], stop)))
+    return (*path, piece)
+
+
 def pieces_disjoint(a: Any, b: Any) -> bool:
     """Whether two pieces of one buffer share no byte."""
     if a[0] != b[0]:
@@ -263,7 +271,7 @@ def pieces_disjoint(a: Any, b: Any) -> bool:
     if a[0] == "name":
         return bool(a[1] != b[1])
     if a[0] == "span":
-        return bool(a[2] <= b[1] or b[2] <= a[1])
+        return bool(min(a[2], b[2]) <= max(a[1], b[1]))
     if a[0] == "row":
         return bool(a[1] == b[1] and a[2] != b[2])
     if a[0] == "fix":

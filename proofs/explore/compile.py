@@ -15,7 +15,7 @@ from fencepost.model import effects as e
 from fencepost.model import program as p
 from fencepost.proofs.explore.flags import ALL
 from fencepost.proofs.explore.locations import Location
-from fencepost.proofs.explore.memory import FORKS, LocationRules, forks, put_outside
+from fencepost.proofs.explore.memory import FORKS, POOL, LocationRules, forks, put_outside
 from fencepost.proofs.explore.positions import Source
 from fencepost.proofs.explore.setting import Setting
 from fencepost.proofs.explore.state import BIT, CALLED, COMPLETE, PENDING, RECORDED, State
@@ -50,6 +50,19 @@ class AskNode(msgspec.Struct, frozen=True):
     touches: frozenset[Any]
 
 
+class Code(msgspec.Struct, frozen=True):
+    """What a node is compiled to, without what comes next: effects of an operation, or answers of a question."""
+
+    ready: Ready | None
+    effects: tuple[Apply, ...]
+    answers: Answers | None
+    touches: frozenset[Any]
+    named: frozenset[Any]
+    """Locals, memory, cells and pools that were asked for: the code is the same for every location to which none of them matters."""
+    positions: frozenset[Source] | None
+    """Which positions are kept, where the code depends on that."""
+
+
 class Compiler:
     """Compiles all threads of one program for one location (None: control only, no memory)."""
 
@@ -81,6 +94,9 @@ class Compiler:
         """Streams on which a block may be noted (kept only with one hardware queue)."""
         self.device: Device | None = setting.device()
         """What pending work does; None in designs without meetings."""
+        own = {location.id} if location is not None and location.kind == "memory" else set()
+        self.matters: frozenset[Any] = self.holders.union(self.cells, own, [POOL])
+        """What makes a node's code depend on the location where the node names it (`LocationRules.named`)."""
 
     def thread(self, t: int, passed: set[int], skip: Callable[[int, int], int]) -> list[DoNode | AskNode | None]:
         """The nodes of thread `t`; None for those that are passed over, `skip` finds the next kept one."""
@@ -112,21 +128,41 @@ class ThreadCompiler:
         self.source = owner.program.threads[t]
         self.touches: set[Any] = set()
         self.memory = LocationRules(owner.location, owner.layout, t, self.touches, owner.met, owner.accessors, owner.holders)
+        self.positioned = False
+        """Whether the node that is being compiled depends on which positions are kept."""
 
     def node(self, i: int) -> DoNode | AskNode:
-        """Compile node `i`."""
-        node = self.source.nodes[i]
+        """Compile node `i`; what names nothing that matters to the location is the same for all locations, and compiled once."""
+        node, shared, matters, positions = self.source.nodes[i], self.o.setting.compiled, self.o.matters, self.o.positions
+        known = shared.get((self.t, i)) if self.o.device is None else None
+        if known is not None and known.named.isdisjoint(matters) and known.positions in (None, positions):
+            code = known
+        else:
+            code = self._compiled(i, node)
+            if known is None and self.o.device is None and code.named.isdisjoint(matters):
+                shared[self.t, i] = code
+        if isinstance(node, p.Ask):
+            assert code.answers is not None
+            return AskNode(code.ready, code.answers, {a: self.skip(n) for a, n in node.branches}, code.touches)
+        return DoNode(code.ready, code.effects, self.skip(node.next), code.touches)
+
+    def _compiled(self, i: int, node: p.Node) -> Code:
         self.touches.clear()
+        self.memory.named.clear()
+        self.positioned = False
         for what in self.o.setting.cursors.get((self.t, i), ()):
             if self._kept((*what, 0)):
                 self.touches.add(what)
         self.memory.node = i
+        answers: Answers | None = None
+        effects: tuple[Apply, ...] = ()
         if isinstance(node, p.Ask):
             ready, answers = self._question(node.question, tuple(a for a, _ in node.branches))
-            branches = {a: self.skip(n) for a, n in node.branches}
-            return AskNode(ready, answers, branches, frozenset(self.touches))
-        effects = [f for effect in self.o.setting.lowered[self.t, i] for f in self._effect(effect)]
-        return DoNode(self._ready(node.operation), tuple(effects), self.skip(node.next), frozenset(self.touches))
+        else:
+            effects = tuple([f for effect in self.o.setting.lowered[self.t, i] for f in self._effect(effect)])
+            ready = self._ready(node.operation)
+        positions = self.o.positions if self.positioned else None
+        return Code(ready, effects, answers, frozenset(self.touches), frozenset(self.memory.named), positions)
 
     # ------------------------------------------------------------ effects
 
@@ -406,7 +442,7 @@ class ThreadCompiler:
             return [self._set_local(effect.local, lambda s: 0)]
 
         def fresh(s: State) -> Any:
-            s.events.append(0)
+            s.events = [*s.events, 0]  # copies share a list that is empty
             return ("E", len(s.events) - 1)
 
         return [self._set_local(effect.local, fresh)]
@@ -462,17 +498,23 @@ class ThreadCompiler:
             t, i = self.t, value.id
             if self.memory.outside(value):
                 return lambda s: put_outside(s.locals[t][i])
+            of_token = self.memory.of_token(value)
+            if of_token is not None:
+                mine = of_token
+                return lambda s: s.locals[t][i] if mine(s) else put_outside(s.locals[t][i])
             return lambda s: s.locals[t][i]
         if type(value) is p.Var and self.source.locals[value.local].kind == p.HANDLE:
             t, i = self.t, value.local
             return lambda s: s.locals[t][i]  # the token itself: which one is guessed, not numbered
         if (type(value) is p.Obj or type(value) is p.Slot) and isinstance(self.o.program.objects[value.id], p.Memory):
             location = self.o.location
+            self.memory.named.add(value.id)
             if location is None or location.kind != "memory" or location.id != value.id or self.memory.outside(value):
                 return _nothing  # a reference that never leads to the location
         if type(value) is p.Obj:
             ref = self.layout.reference(value.id, 0)
-            return lambda s: ref
+            row = self.memory.of_token(value)
+            return (lambda s: ref) if row is None else lambda s: ref if row(s) else 0
         if type(value) is p.Slot:
             index, layout, oid = self._index(value.index, self.layout.depth(value.id)), self.layout, value.id
             return lambda s: layout.reference(oid, index(s))
@@ -484,15 +526,18 @@ class ThreadCompiler:
         never chooses a slot that matters."""
         kind = self.source.locals[local].kind
         if kind == p.MEMORY:
+            self.memory.named.add((self.t, local))
             return (self.t, local) not in self.o.holders
         return kind == p.INDEX and not self._kept(("local", self.t, local))
 
     def _kept(self, source: Source) -> bool:
         """Whether the search keeps a position, or the index that a place may hold."""
+        self.positioned = True
         return self.o.positions is None or source in self.o.positions
 
     def _hold(self, values: tuple[Any, ...]) -> Counts | None:
         """What counts the references to a block that are handed over, a step that other threads can see; None if none is."""
+        self.memory.named |= {(self.t, v.id) for v in values if type(v) is p.Local}
         held = [k for k, v in enumerate(values) if type(v) is p.Local and (self.t, v.id) in self.o.holders]
         if not held:
             return None
@@ -510,6 +555,7 @@ class ThreadCompiler:
 
     def _loose(self, cell: p.Operand) -> Counts | None:
         """What ends the references that a cell held; None where it holds none to the location."""
+        self.memory.named.add(cell.id)
         return self.memory.loose if cell.id in self.o.cells else None
 
     def _set_local(self, local: int, value: Callable[[State], Any]) -> Apply:
@@ -571,6 +617,7 @@ class ThreadCompiler:
     def _cell(self, operand: p.Operand) -> Callable[[State], int]:
         assert not isinstance(operand, p.Local)
         self.touches.add(("cell", operand.id))
+        self.memory.named.add(operand.id)
         if operand.id in self.o.cells:
             self.memory.mark_references()
         return self._flat(operand, self.layout.cell)
@@ -627,10 +674,12 @@ class ThreadCompiler:
 
     def _take(self, effect: p.Take) -> list[Apply]:
         self.touches.add(("pool", effect.pool))
+        self.memory.named.add(POOL)
         return self.memory.take(effect)
 
     def _give(self, effect: p.Give) -> list[Apply]:
         self.touches.add(("pool", effect.pool))
+        self.memory.named.add(POOL)
         after = self._event_read(effect.after) if effect.after is not None else None
         return self.memory.give(effect, after)
 

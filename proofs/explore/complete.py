@@ -26,23 +26,40 @@ KEPT = 1_000
 
 def complete(
     program: p.Program, path: Path, platform: Platform, environment: Environment, lowered: Lowered | None = None
-) -> tuple[Run, Player] | None:
-    """The run of the whole design along `path` and the player that played it, or None when it cannot be played.
+) -> Playing | None:
+    """What was played on the whole design along `path`, or None when it cannot be played.
 
     `lowered`: the effects of the program's nodes, where they are known.
     """
     playing = Playing(program, Player(program, platform, environment, lowered=lowered))
-    return (Run(tuple(playing.steps)), playing.player) if all(map(playing.go, path)) else None
+    return playing if all(map(playing.go, path)) else None
 
 
 class _Place:
-    """A place in the tree of paths: what comes next, and if that is more than one thing what was played up to here."""
+    """A place where paths part, or one ends: what was played up to here, and by the next element what leads on and where to."""
 
     __slots__ = ("after", "played")
 
     def __init__(self) -> None:
-        self.after: dict[Element, _Place] = {}
+        self.after: dict[Element, tuple[Path, _Place]] = {}
         self.played: Playing | None = None
+
+    def enter(self, path: Path) -> None:
+        """Add a path from here on."""
+        place = self
+        while path:
+            if path[0] not in place.after:
+                place.after[path[0]] = (path, _Place())
+                return
+            way, to = place.after[path[0]]
+            shared = len(way)
+            if path[:shared] != way:
+                shared = next((k for k, one in enumerate(path) if one != way[k]), len(path))
+                parting = _Place()
+                parting.after[way[shared]] = (way[shared:], to)
+                place.after[path[0]] = (way[:shared], parting)
+                to = parting
+            place, path = to, path[shared:]
 
 
 class Completions:
@@ -55,41 +72,40 @@ class Completions:
         self.root.played = Playing(program, Player(program, platform, environment, lowered=lowered))
         self.kept = 0
         for path in paths:
-            place = self.root
-            for one in path:
-                after = place.after.get(one)
-                if after is None:
-                    after = place.after[one] = _Place()
-                place = after
+            self.root.enter(path)
 
-    def complete(self, path: Path) -> tuple[Run, Player] | None:
-        """As the function, for one of the paths. The player is nobody else's."""
-        places = [self.root]
-        for one in path:
-            places.append(places[-1].after[one])
-        known = max(k for k, place in enumerate(places) if place.played is not None)
-        played = places[known].played
+    def complete(self, path: Path) -> Playing | None:
+        """As the function, for one of the paths."""
+        place, played = self.root, self.root.played
+        ways: list[tuple[Path, _Place]] = []
+        while path:
+            way, place = place.after[path[0]]
+            path = path[len(way) :]
+            ways.append((way, place))
+            if place.played is not None:
+                played, ways = place.played, []
         assert played is not None
         playing = played.copy()
-        for one, place in zip(path[known:], places[known + 1 :], strict=True):
-            if not playing.go(one):
+        for way, place in ways:
+            if not all(map(playing.go, way)):
                 return None
-            if len(place.after) > 1 and self.kept < KEPT:
+            if place.after and self.kept < KEPT:
                 place.played = playing.copy()
                 self.kept += 1
-        return Run(tuple(playing.steps)), playing.player
+        return playing
 
 
 class Playing:
     """A path that is being played, as far as it was given."""
 
-    __slots__ = ("player", "program", "skipping", "steps", "turn")
+    __slots__ = ("begun", "player", "program", "skipping", "steps", "turn")
 
     def __init__(self, program: p.Program, player: Player) -> None:
         self.program = program
         self.player = player
         self.steps: list[Step] = []
-        """The run so far."""
+        self.begun: set[tuple[int, int]] = set()
+        """The turns that the run needs: (thread, number)."""
         self.skipping: set[int] = set()
         """Threads that got another answer than on the path, and whose steps there are passed over until both meet again."""
         self.turn = [0] * len(program.threads)
@@ -97,8 +113,19 @@ class Playing:
     def copy(self) -> Playing:
         """The same, to go on with apart."""
         other = Playing(self.program, self.player.copy())
-        other.steps, other.skipping, other.turn = self.steps[:], self.skipping.copy(), self.turn[:]
+        other.steps, other.begun = self.steps[:], self.begun.copy()
+        other.skipping, other.turn = self.skipping.copy(), self.turn[:]
         return other
+
+    @property
+    def run(self) -> Run:
+        """What was played."""
+        return Run(tuple(self.steps))
+
+    def _step(self, step: Step) -> None:
+        self.begun.add((step.thread, self.player.next_turn(step.thread)))
+        self.player.step(step)
+        self.steps.append(step)
 
     def go(self, element: Element) -> bool:
         """Go on by one element of the path; returns whether it can be played. If not, this is unusable."""
@@ -108,8 +135,7 @@ class Playing:
             found = self._device(thread)
             if found is None:
                 return False
-            player.step(found)
-            self.steps.append(found)
+            self._step(found)
             return True
         if node < 0:
             self.skipping.discard(thread)
@@ -132,10 +158,9 @@ class Playing:
                 step = Step(thread, node, possible[0])
                 self.skipping.add(thread)
         try:
-            player.step(step)
+            self._step(step)
         except InvalidRun:
             return False
-        self.steps.append(step)
         return True
 
     def _device(self, stream: int) -> Step | None:
@@ -166,12 +191,10 @@ class Playing:
         at = self.player.pc(thread)
         if at < 0 or not isinstance(self.program.threads[thread].nodes[at], p.Do):
             return False
-        step = Step(thread, at)
         try:
-            self.player.step(step)
+            self._step(Step(thread, at))
         except DesignError:
             raise
         except InvalidRun:
             return False
-        self.steps.append(step)
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.model import program as p
-from fencepost.proofs.explore.locations import Location, allocator, operations, references
+from fencepost.proofs.explore.locations import Location, allocator, operations
 
 Place = tuple[Any, ...]
 """("local", thread, local), ("queue", queue, tag, field) or ("cell", cell, field)."""
@@ -18,8 +18,6 @@ class Flow:
         self.made: dict[tuple[Any, ...], set[Place]] = {}
         """Where references to a class of bytes come from: ("block", owner, process) | ("pool", pool, "") | ("memory", object, "")."""
         self.leads: dict[Place, set[Place]] = {}
-        self.parts: set[Place] = set()
-        """Where a reference to a part is kept or handed over to."""
         numbers = {id(thread): t for t, thread in enumerate(program.threads)}
         for thread, _, node in operations(program):
             t, o = numbers[id(thread)], node.operation
@@ -43,8 +41,6 @@ class Flow:
                     self.leads.setdefault(("cell", o.cell.id, k), set()).add(("local", t, local))
 
     def _moves(self, t: int, value: p.Operand | p.Index, to: Place) -> None:
-        if getattr(value, "part", None) is not None:
-            self.parts.add(to)
         if type(value) is p.Local:
             self.leads.setdefault(("local", t, value.id), set()).add(to)
         elif type(value) is p.Obj or type(value) is p.Slot:
@@ -63,22 +59,3 @@ class Flow:
     def holders(self, location: Location) -> frozenset[tuple[int, int]]:
         """(thread, local) of every local that may refer to the location's bytes."""
         return frozenset((place[1], place[2]) for place in self.places(location) if place[0] == "local")
-
-
-def narrowed(program: p.Program) -> frozenset[tuple[int, int]]:
-    """(thread, local) of every local that may refer to a part of what it names: kept or handed over as a part somewhere."""
-    found: set[Place] = set()
-    keeps = False
-    for _, _, node in operations(program):
-        for value in references(node.operation):
-            keeps = keeps or getattr(value, "part", None) is not None
-    if not keeps:
-        return frozenset()
-    flow = Flow(program)
-    todo = list(flow.parts)
-    while todo:
-        place = todo.pop()
-        if place not in found:
-            found.add(place)
-            todo += flow.leads.get(place, ())
-    return frozenset((place[1], place[2]) for place in found if place[0] == "local")

@@ -16,9 +16,9 @@ from typing import Any
 from fencepost.model import program as p
 from fencepost.model.operations.meetings import open_channels
 from fencepost.model.platform import Environment
-from fencepost.proofs.explore.flow import narrowed
 from fencepost.proofs.explore.locations import Location
-from fencepost.proofs.explore.state import BIT, ROOT, State, Unsupported
+from fencepost.proofs.explore.parts import narrowed
+from fencepost.proofs.explore.state import BIT, CALLED, COMPLETE, PENDING, ROOT, State, Unsupported
 
 DONE = -2
 """pc of a finished script."""
@@ -91,13 +91,15 @@ def _recorded_elsewhere(thread: p.Thread) -> bool:
 class Content:
     """The control part of one object's content. Equal contents are one `Content`, so comparing and hashing cost nothing."""
 
-    __slots__ = ("values",)
+    __slots__ = ("text", "values")
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.values = values
+        self.text = ""
 
     def __repr__(self) -> str:
-        return repr(self.values)
+        self.text = self.text or repr(self.values)  # of a set's digest: few contents stand in many states
+        return self.text
 
 
 Entry = tuple["Content | None", int, int]
@@ -556,7 +558,7 @@ class Layout:
             s.pools.append((o.size - 1, 0, 0) if tracked else (o.size, 0, 2))
         s.agreed = [((0,) * len(askers), ()) for _, askers in self.askers]
         s.block = (0, 0, (), 1, None) if location is not None and location.kind == "block" else None
-        s.witness = s.slot = s.hazard = s.meet = None
+        s.witness = s.slot = s.hazard = s.meet = s.edges = None
         s.trail = ROOT
         return s
 
@@ -658,14 +660,23 @@ class Layout:
         start, depth = self._stream_ring.get(flat, (0, 0))
         return start + (flat - start - k) % d if depth == d else flat
 
-    def _split(self, s: State) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
-        """Threads, streams, calls and events: the flags of calls and of events that are control, the bits, how many."""
+    def _split(self, s: State, merged: bool) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
+        """Threads, streams, calls and events: the flags of calls and of events that are control, the bits, how many.
+
+        `merged`: what is known complete or idle, and who a "no" comes after, are bits as well: a state that knows less
+        gets every answer that one gets which knows more, and is told no more by it (theory: antichain).
+        """
         calls = s.calls if self.queries else ()
         row = [*s.tb, *s.streams, *[b & BIT for b in calls], *[flags & BIT for flags in s.events]]
+        bit, known = BIT, BIT
+        if merged and self.queries:
+            bit, known = BIT | PENDING, BIT | COMPLETE | CALLED
+            row += [not b & PENDING for b in calls]
+            row += [b for flags in s.events for b in (flags & COMPLETE > 0, flags & CALLED > 0)]
         bits = 0
         for b in row:
             bits = bits << 1 | b
-        return tuple([b & ~BIT for b in s.calls]), tuple([flags & ~BIT for flags in s.events]), bits, len(row)
+        return tuple([b & ~bit for b in s.calls]), tuple([flags & ~known for flags in s.events]), bits, len(row)
 
     def _together(self, rows: tuple[Any, ...]) -> tuple[list[Content | None], int, int]:
         """The entries of all locals, queues and cells of a state, their bits, and how many they are."""
@@ -680,6 +691,7 @@ class Layout:
         """(control, bits): states with equal control are ordered by their bits (fewer bits cover more).
 
         `merged` forgets which access the witness is: a write meets whatever a read meets, so reading is one more bit.
+        Where streams meet it also orders states by what is known complete.
         """
         bits = 1
         w: Any = s.witness
@@ -694,12 +706,13 @@ class Layout:
             bits = s.meet.key(control, bits)
         if self.queries or self.meets:
             # Some bits stand beside flags that belong to the control.
-            mixed = (*s.tb, *s.streams, *s.calls, *s.events)
+            covers = merged and self.meets
+            mixed = (covers, *s.tb, *s.streams, *s.calls, *s.events)
             split = self._split_flags.get(mixed)
             if split is None:
                 if len(self._split_flags) >= MEMO:
                     self._split_flags.clear()
-                split = self._split_flags[mixed] = self._split(s)
+                split = self._split_flags[mixed] = self._split(s, covers)
             control += split[:2]
             bits = bits << split[3] | split[2]
         else:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 from fencepost.model import program as p
+from fencepost.proofs.explore.parts import narrowed
 
 
 class Location(msgspec.Struct, frozen=True):
@@ -139,6 +140,7 @@ def locations(program: p.Program) -> list[Location]:
     owners: dict[tuple[int | None, str], None] = {}
     pools: dict[int, None] = {}
     sizes: set[int] = set()
+    narrow, numbers = narrowed(program), {id(thread): t for t, thread in enumerate(program.threads)}
     for thread, _, node in operations(program):
         operation = node.operation
         if type(operation) is p.Alloc:
@@ -150,14 +152,14 @@ def locations(program: p.Program) -> list[Location]:
                 pools[operation.pool] = None
         for operand in operands(operation):
             if type(operand) is p.Local:
-                loose.append((thread, operand.part))
+                loose.append((thread, narrow.absolute(numbers[id(thread)], operand)))
             else:
                 memory.setdefault(operand.id, []).append((thread, operand.part))
         for kept in references(operation):
             if (type(kept) is p.Obj or type(kept) is p.Slot) and isinstance(program.objects[kept.id], p.Memory):
                 memory.setdefault(kept.id, []).append((thread, kept.part))
             elif type(kept) is p.Local and kept.part is not None:
-                loose.append((thread, kept.part))
+                loose.append((thread, narrow.absolute(numbers[id(thread)], kept)))
     for operand_id in list(memory):
         # A reference that travelled through a queue may be narrowed where it arrives.
         memory[operand_id] += loose

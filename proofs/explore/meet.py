@@ -95,13 +95,12 @@ class Meet:
 
     def key(self, control: list[Any], bits: int) -> int:
         """Add what is compared: control, and bits (fewer cover more)."""
-        if any(self.pending):
-            for i, fifo in enumerate(self.pending):
-                if fifo:
-                    control.append((i, *[what for _, what in fifo]))
-                    bits = bits << 1 | self.tails[i]
-                    for bit, _ in fifo:
-                        bits = bits << 1 | bit
+        for i, fifo in enumerate(self.pending):
+            if fifo:
+                control.append((i, *[what for _, what in fifo]))
+                bits = bits << 1 | self.tails[i]
+                for bit, _ in fifo:
+                    bits = bits << 1 | bit
         known = _channels.get(channels := tuple(self.channels))
         if known is None:
             known = _channels_key(channels)
@@ -116,6 +115,11 @@ class Meet:
             for _, _, bit, _ in self.deferred:
                 bits = bits << 1 | bit
         return bits
+
+    def ahead(self, t: int) -> bool:
+        """Whether thread `t` is a turn ahead of its streams: one of its meetings is pending more than once."""
+        nodes = [what[1] for fifo in self.pending for _, what in fifo if what[0] == MEET and what[1][0] == t]
+        return len(nodes) > len(set(nodes))
 
     def closed(self) -> bool:
         """Whether every pending access comes after the witness."""

@@ -188,15 +188,42 @@ class Meetings:
         """Number the pending records by their places, forget those that nobody asks for; bits grow along a FIFO."""
         m = s.meet
         assert m is not None
-        for i, fifo in enumerate(m.pending):
-            if fifo and s.streams[i]:
-                m.pending[i] = tuple((BIT, what) for _, what in fifo)
+        busy = [i for i, fifo in enumerate(m.pending) if fifo]
+        for i in busy:
+            if s.streams[i]:
+                m.pending[i] = tuple([(BIT, what) for _, what in m.pending[i]])
                 m.tails[i] = BIT
         if m.olds:
             kept = max((place[1] for fifo in m.pending for _, what in fifo if what[0] == ITEM for place in what[2] if place), default=0)
             m.olds = m.olds[:kept]
         if not m.last:
             return
+        records = [what[1] for i in busy for _, what in m.pending[i] if what[0] == RECORD]
+        used = self._used(s) if records else set()
+        if not used.issuperset(records):
+            for i in busy:
+                m.pending[i] = tuple([one for one in m.pending[i] if one[1][0] != RECORD or one[1][1] in used])
+            records = [number for number in records if number in used]
+        m.last = len(records)
+        if records == list(range(1, m.last + 1)):
+            return
+        names = {old: new for new, old in enumerate(records, 1)}
+        self.handles(s, lambda flags: flags & LIMIT - 1 | names[flags >> NUMBER] << NUMBER)
+        m.inside = [tuple(sorted([names[number] for number in row])) if row else row for row in m.inside]
+        m.ends = [number and names[number] for number in m.ends]
+        m.deferred = tuple(sorted((names[number], *rest) for number, *rest in m.deferred))  # type: ignore[misc]
+        for i in busy:
+            m.pending[i] = tuple(
+                [(bit, (what[0], names[what[1]])) if what[0] in (RECORD, WAIT) else (bit, what) for bit, what in m.pending[i]]
+            )
+        if s.block is not None and any(one < 0 for one in s.block[2]):
+            refs, free, uses, defined, owner = s.block
+            s.block = (refs, free, tuple(sorted(-names[-one] if one < 0 else one for one in uses)), defined, owner)
+
+    def _used(self, s: State) -> set[int]:
+        """The pending records that somebody asks for: holders of handles, calls, deferred tokens, frees, streams."""
+        m = s.meet
+        assert m is not None
         used: set[int] = set()
 
         def note(flags: int) -> int:
@@ -204,31 +231,8 @@ class Meetings:
             return flags
 
         self.handles(s, note)
-        for row in m.inside:
-            used.update(row)
-        used.update(m.ends)
-        used.update([one[0] for one in m.deferred])
+        used.update(*m.inside, m.ends, [one[0] for one in m.deferred])
+        used.update([what[1] for fifo in m.pending for _, what in fifo if what[0] == WAIT])
         if s.block is not None:
             used.update([-one for one in s.block[2] if one < 0])
-        busy = [(i, fifo) for i, fifo in enumerate(m.pending) if fifo]
-        used.update([what[1] for _, fifo in busy for _, what in fifo if what[0] == WAIT])
-        records = [what[1] for _, fifo in busy for _, what in fifo if what[0] == RECORD]
-        if not used.issuperset(records):
-            for i, fifo in busy:
-                m.pending[i] = tuple([one for one in fifo if one[1][0] != RECORD or one[1][1] in used])
-            records = [number for number in records if number in used]
-        names = {old: new for new, old in enumerate(records, 1)}
-        m.last = len(names)
-        if all(old == new for old, new in names.items()):
-            return
-        self.handles(s, lambda flags: flags & (1 << NUMBER) - 1 | names[flags >> NUMBER] << NUMBER)
-        m.inside = [tuple(sorted(names[number] for number in row)) for row in m.inside]
-        m.ends = [number and names[number] for number in m.ends]
-        m.deferred = tuple(sorted((names[number], *rest) for number, *rest in m.deferred))  # type: ignore[misc]
-        m.pending = [
-            tuple((bit, (what[0], names[what[1]])) if what[0] in (RECORD, WAIT) else (bit, what) for bit, what in fifo)
-            for fifo in m.pending
-        ]
-        if s.block is not None and any(one < 0 for one in s.block[2]):
-            refs, free, uses, defined, owner = s.block
-            s.block = (refs, free, tuple(sorted(-names[-one] if one < 0 else one for one in uses)), defined, owner)
+        return used

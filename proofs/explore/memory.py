@@ -27,6 +27,8 @@ def forks(apply: Apply) -> Apply:
     return apply
 
 
+POOL = "pool"
+"""In place of what a node names: a pool, whose tokens may be the location."""
 HOST = -1
 """In place of a stream: the thread accesses memory itself."""
 DEFINED, OTHERS = 1, 2
@@ -69,6 +71,8 @@ class LocationRules:
         self.t = t
         self.touches = touches
         self.met = met
+        self.named: set[Any] = set()
+        """What of the current node the location was compared with: locals (thread, local), numbers of objects, `POOL`."""
         self.node = -1
 
     # ------------------------------------------------------------ accesses
@@ -76,11 +80,12 @@ class LocationRules:
     def _match(self, target: p.Operand) -> Callable[[State], int | None] | None:
         """A function from a state to the slot of the location that `target` covers there, or None if it never can."""
         location = self.location
+        self.named.add((self.t, target.id) if isinstance(target, p.Local) else target.id)
         if location is None:
             return None
         if isinstance(target, p.Local):
             # A part of what may be a part of the location's object already lies somewhere in it.
-            inside = self._part(None if (self.t, target.id) in self.layout.narrowed else target.part)
+            inside = self._part(self.layout.narrowed.absolute(self.t, target))
             if (self.t, target.id) not in self.holders:
                 return None
             t, i, kind, oid = self.t, target.id, location.kind, location.id
@@ -145,7 +150,8 @@ class LocationRules:
         t, node, write, same = self.t, self.node, access.mode == "w", access.same_bytes
         blocks = self.location.kind == "block"
         defines, asks = write and not same, self._asks(access.target)
-        epochs, met = self.layout.has_same_bytes, self.met
+        this = Witness(write, same, t, node, which, self.layout.has_same_bytes)
+        met = self.met
         pointer = access.target.id if blocks and self.layout.raw_pointers and type(access.target) is p.Local else None
         self.touches.add("location")
         if pointer is not None:
@@ -171,7 +177,7 @@ class LocationRules:
                     s.block = (*s.block[:3], s.block[3] | DEFINED, s.block[4])
             if w is None:
                 chosen = s.copy()
-                chosen.witness = Witness(write, same, t, node, which, epochs)
+                chosen.witness = this
                 chosen.slot = slot
                 if blocks and chosen.block is not None:
                     chosen.block = (*chosen.block[:3], chosen.block[3] | DEFINED, chosen.block[4])
@@ -369,7 +375,7 @@ class LocationRules:
         self.mark_references()
         location = self.location
         elsewhere = type(base) is not p.Local and (location is None or location.kind != "memory" or location.id != base.id)
-        outside = self.outside(base)
+        outside, of_token = self.outside(base), self.of_token(base)
 
         def run(s: State) -> None:
             value: Any
@@ -382,7 +388,7 @@ class LocationRules:
                 if type(base) is p.Slot:
                     slot = self.layout.index(t, base.index, self.layout.depth(base.id))(s)
                 value = self.layout.reference(base.id, slot)
-            if outside:
+            if outside or (of_token is not None and not of_token(s)):
                 value = put_outside(value)
             if value.__class__ is Tenant and held:
                 self.hold(s, (value,))
@@ -396,12 +402,16 @@ class LocationRules:
 
     def outside(self, operand: Any) -> bool:
         """Whether what is kept or handed over is a part that surely does not cover the location."""
-        part = getattr(operand, "part", None)
-        if self.location is None or part is None:
-            return False
-        # A part of a part lies within it, wherever that is.
-        narrowed = type(operand) is p.Local and (self.t, operand.id) in self.layout.narrowed
-        return not narrowed and self._part(part) is None
+        part = self.layout.narrowed.absolute(self.t, operand)
+        return self.location is not None and part is not None and self._part(part) is None
+
+    def of_token(self, operand: Any) -> Callable[[State], bool] | None:
+        """Whether what is kept or handed over is the row of the guessed token, where the location is one and a row is meant."""
+        part = self.layout.narrowed.absolute(self.t, operand)
+        if type(part) is not p.At or self.location is None or self.location.atom[:1] != ("token",):
+            return None
+        inside = self._part(part)
+        return None if inside is None else lambda s: inside(s) is not None
 
     def drop(self, effect: p.Drop) -> list[Apply]:
         """The reference of a local ends."""

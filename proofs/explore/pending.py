@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fencepost.model import program as p
-from fencepost.proofs.explore.meet import AHEAD, ITEM, JOINED, MEET, NUMBER, RECORD, WAIT, Entry, Place
+from fencepost.proofs.explore.meet import AHEAD, ITEM, JOINED, MEET, NUMBER, RECORD, WAIT, Entry, Meet, Place
 from fencepost.proofs.explore.meetings import Meetings
 from fencepost.proofs.explore.reduction import DEVICE
 from fencepost.proofs.explore.state import CALLED, COMPLETE, PENDING, RECORDED, State
@@ -93,28 +93,29 @@ class Device:
 
     # ------------------------------------------------------------ out of it
 
-    def _can_run(self, s: State, what: tuple[Any, ...]) -> bool:
-        if what[0] != MEET:
-            return bool(what[0] != WAIT)  # that one is gone as soon as its record is complete
-        kind, k, wanted, _ = self.heads[what[1]]
-        m = s.meet
-        assert m is not None
+    def _enabled(self, m: Meet, node: tuple[int, int]) -> bool:
+        """Whether the meeting of a node can run, once it is at the head of its stream."""
+        kind, k, wanted, _ = self.heads[node]
         if kind == AWAIT:
             messages = m.channels[k][0]
-            return bool(messages and messages[0][0] == wanted)
+            return bool(messages) and messages[0][0] == wanted
         if kind == SIGNAL:
             return wanted is None or len(m.channels[k][0]) < int(wanted)
         return kind == STORE or m.words[k][0] >= int(wanted)
 
-    def _is_step(self, what: tuple[Any, ...]) -> bool:
-        return what[0] == MEET and bool(self.heads[what[1]][3])
+    def _stays(self, m: Meet, what: tuple[Any, ...]) -> bool:
+        """Whether the head of a stream stays there, but for steps of the device."""
+        if what[0] == MEET:
+            return self.heads[what[1]][3] or not self._enabled(m, what[1])
+        return bool(what[0] == WAIT)  # that one is gone as soon as its record is complete
 
     def steps(self, s: State) -> Iterator[State]:
         """The states after one step of the device."""
         m = s.meet
         assert m is not None
-        for i, fifo in enumerate(m.pending):
-            if fifo and self._is_step(fifo[0][1]) and self._can_run(s, fifo[0][1]):
+        for i, fifo in enumerate(m.pending if self.meetings.steps else ()):
+            what = fifo[0][1] if fifo else (ITEM,)
+            if what[0] == MEET and self.heads[what[1]][3] and self._enabled(m, what[1]):
                 n = s.copy()
                 n.mark(("device", i if i < self.slots else self.sharers[i][0]))
                 yield from self.settle(n, None, i, True) or (n,)
@@ -130,9 +131,9 @@ class Device:
         """The meeting of a node runs at its call if it can: nothing is pending in stream `i`, and it is no step of its own."""
         m = s.meet
         assert m is not None
-        m.pending[i] = ((bit, (MEET, node)),)
+        s.streams[i] |= bit
         streams: list[int] = []
-        self._pop(s, i, node[1], streams)
+        self._meet(s, i, node, streams)
         for k in streams:
             if m.pending[k]:
                 return self._go_on(s, node[1], streams, False)
@@ -142,13 +143,7 @@ class Device:
         """Whether `at_once` may run the meeting of a node, in stream `i`."""
         m = s.meet
         assert m is not None
-        if m.pending[i]:
-            return False
-        kind, k, wanted, _ = self.heads[node]
-        messages = m.channels[k][0]
-        if kind == AWAIT:
-            return bool(messages) and messages[0][0] == wanted
-        return wanted is None or len(messages) < int(wanted)
+        return not m.pending[i] and self._enabled(m, node)
 
     def _go_on(self, s: State, at: int | None, streams: list[int], step: bool) -> list[State] | None:
         """As `settle`, for several streams that may go on."""
@@ -159,8 +154,10 @@ class Device:
             n, streams, step = todo.pop()
             while streams:
                 i = streams[-1]
-                fifo = n.meet.pending[i]  # type: ignore[union-attr]
-                if not fifo or (not step and (self._is_step(fifo[0][1]) or not self._can_run(n, fifo[0][1]))):
+                m = n.meet
+                assert m is not None
+                fifo = m.pending[i]
+                if not fifo or (not step and self._stays(m, fifo[0][1])):
                     streams.pop()
                     continue
                 step = False
@@ -183,8 +180,8 @@ class Device:
         """The head of stream `i` leaves its FIFO; `streams` gets those that may go on now."""
         m = s.meet
         assert m is not None
-        (bit, what), *rest = m.pending[i]
-        m.pending[i] = tuple(rest)
+        bit, what = m.pending[i][0]
+        m.pending[i] = m.pending[i][1:]
         s.streams[i] |= bit
         results = None
         if what[0] == ITEM:
@@ -259,12 +256,13 @@ class Device:
             return bit | (flags & (RECORDED | CALLED)) | (known if flags & RECORDED else 0)
 
         self.meetings.handles(s, completed)
+        waits = (WAIT, number)
         for k, fifo in enumerate(m.pending):
-            if fifo and any([what == (WAIT, number) for _, what in fifo]):
+            if fifo and waits in [what for _, what in fifo]:
                 new: list[Entry] = []
                 carried = 0
                 for b, what in fifo:
-                    if what == (WAIT, number):
+                    if what == waits:
                         carried |= b | bit
                     else:
                         new.append((b | carried, what))

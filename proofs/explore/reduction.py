@@ -5,6 +5,8 @@ every cycle of the search has a state at which all threads are expanded (theory:
 such a state. A *driven* thread does not need it: in each of its turns it takes from a queue that one other thread alone
 fills, or puts into one that one other thread alone empties. On a cycle the queue ends as it began, so the other thread
 moves too and passes the start of a turn of its own; the drivers form no circle, so one of them is expanded there.
+Or it awaits a channel to which one other thread alone signals: a state has messages and what is pending one by one, so on
+a cycle as much is given to the streams as runs there, and as many signals run as awaits.
 A script has one turn only, so no cycle has any.
 """
 
@@ -99,17 +101,19 @@ def driven(program: p.Program, circular: bool | None = None) -> list[bool]:
     result = [False] * len(threads)
     if len(threads) < 2 or (any(circles(thread) for thread in threads) if circular is None else circular):
         return result
-    puts: dict[int, dict[int, set[int]]] = {}
-    gets: dict[int, dict[int, set[int]]] = {}
+    users: dict[type, dict[int, dict[int, set[int]]]] = {kind: {} for kind in (p.Put, p.Get, p.Signal, p.Await)}
+    """Of each kind of operation, for each queue or channel and each thread its nodes."""
     for t, thread in enumerate(threads):
         for i, node in enumerate(thread.nodes):
-            if type(node) is p.Do and (type(node.operation) is p.Put or type(node.operation) is p.Get):
-                table = puts if type(node.operation) is p.Put else gets
-                table.setdefault(node.operation.queue, {}).setdefault(t, set()).add(i)
+            o = node.operation if type(node) is p.Do else None
+            if type(o) is p.Put or type(o) is p.Get:
+                users[type(o)].setdefault(o.queue, {}).setdefault(t, set()).add(i)
+            elif type(o) is p.Signal or type(o) is p.Await:
+                users[type(o)].setdefault(o.channel, {}).setdefault(t, set()).add(i)
     drivers: list[set[int]] = [set() for _ in threads]
-    for mine, others in ((gets, puts), (puts, gets)):
-        for q, by in mine.items():
-            partners = others.get(q, {})
+    for mine, others in ((p.Get, p.Put), (p.Put, p.Get), (p.Await, p.Signal)):
+        for thing, by in users[mine].items():
+            partners = users[others].get(thing, {})
             if len(by) == len(partners) == 1 and set(by) != set(partners):
                 ((t, nodes),) = by.items()
                 if _always(threads[t], nodes):

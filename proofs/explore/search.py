@@ -29,6 +29,8 @@ from fencepost.proofs.explore.state import ROOT, Beyond, State
 
 Row = list[tuple[int, State]]
 """The minimal states of one control, each behind its bits."""
+Edge = tuple[Row, int]
+"""Where a step leads: the row of the control there, and the bits that a state of the row must cover."""
 Straight = tuple[tuple[int, tuple[int, ...]], tuple[Apply, ...], int, int, bool]
 """A thread and its nodes that run at once, their effects, the node behind them, how many they are, and whether an effect may branch
 or find a hazard."""
@@ -68,6 +70,10 @@ class Budget(msgspec.Struct):
                 self.progress(f"{where}: {self.used} states, {elapsed:.0f} s")
 
 
+Pair = tuple[str, "tuple[int, int] | None", tuple[int, int], tuple[int, int]]
+"""What tells hazards apart: kind, the two nodes, and the number of each access within its operation."""
+
+
 class Found(msgspec.Struct, frozen=True):
     """A hazard of the search: its kind, the two nodes, and the host steps (thread, node, answer, got the byte)."""
 
@@ -81,15 +87,20 @@ class Found(msgspec.Struct, frozen=True):
     @property
     def length(self) -> tuple[int, int]:
         """(turns begun, host operations) of the path."""
-        ended: dict[int, int] = {}
-        turns = set()
+        turns = operations = 0
+        within: set[int] = set()
+        """Threads that are within a turn."""
         for t, node, _, _ in self.steps:
             if node == DEVICE_STEP:
                 continue
-            turns.add((t, ended.get(t, 0)))
+            if t not in within:
+                within.add(t)
+                turns += 1
             if node < 0:
-                ended[t] = ended.get(t, 0) + 1
-        return len(turns), sum(node >= 0 for _, node, _, _ in self.steps)
+                within.discard(t)
+            else:
+                operations += 1
+        return turns, operations
 
 
 class Reach(msgspec.Struct):
@@ -105,6 +116,10 @@ class Reach(msgspec.Struct):
     nodes: set[tuple[int, int]]
     answers: set[tuple[int, int, str]]
     turns: set[int]
+    search: Search
+    """Whose transitions these are: what `key` says of a state is the search's own."""
+    noticed: set[Pair]
+    """Every hazard that a step ran into, listed or not."""
 
     @property
     def size(self) -> int:
@@ -321,12 +336,16 @@ class Search:
         test = self.tests[t][pc]
         return test is None or test(s)
 
+    def _runs_ahead(self, s: State, t: int) -> bool:
+        """Whether thread `t` begins a turn while an earlier one is pending: alone it might go on so up to the bound."""
+        return s.meet is not None and s.pc[t] == self.entry[t] and s.meet.ahead(t)
+
     def successors(self, s: State) -> Iterator[State]:
         """All states that one macro step leads to; a state with a hazard ends its path."""
         runnable = self._runnable(s)
         for t in runnable:
             pc = s.pc[t]
-            if pc >= 0 and self.alone[t][pc] and self.ready(s, t):
+            if pc >= 0 and self.alone[t][pc] and self.ready(s, t) and not self._runs_ahead(s, t):
                 yield from self._macro(s, t)
                 return
         for t in runnable:
@@ -552,11 +571,11 @@ class Search:
         `until` gets the hazards from the shortest run on, and ends the search by returning true; runs of more than
         `turns` turns are left out.
         """
-        reach = Reach(self.location, {}, [], [], [], set(), set(), set())
+        seen: set[Pair] = set()
+        reach = Reach(self.location, {}, [], [], [], set(), set(), set(), self, seen)
         where = self.location.label(self.program) if self.location is not None else "control"
         start = self.start()
-        heap: list[tuple[int, int, int, State, Row | None]] = [(0, 0, 0, start, self._store(reach, start))]
-        seen: set[Any] = set()
+        heap: list[tuple[int, int, int, State, Row | None]] = [(0, 0, 0, start, self._store(reach, start)[0])]
         count = 0
         while heap:
             _, _, _, s, row = heapq.heappop(heap)
@@ -571,6 +590,7 @@ class Search:
             else:
                 continue  # covered since it was queued
             moved = False
+            edges: list[Edge] = []
             for n in self.successors(s):
                 moved = True
                 if n.trail[2] > turns:
@@ -580,7 +600,8 @@ class Search:
                 if n.hazard is not None:
                     pair = kind, first, second, which = self._pair(n)
                     if self.proof:
-                        reach.hazards.append(Found(kind, first, second, (), which))
+                        seen.add(pair)
+                        reach.hazards.append(Found(kind, first, second, self._steps(n), which))
                         return reach
                     if until is not None or pair not in seen:
                         steps = self._steps(n)
@@ -598,13 +619,15 @@ class Search:
                 if (n.meet is not None and n.meet.beyond) or self.closed(n):
                     continue
                 self.normalise(n)
-                row = self._store(reach, n)
-                if row is not None:
+                row, bits, new = self._store(reach, n)
+                edges.append((row, bits))
+                if new:
                     budget.spend(where)
                     count += 1
                     # Towards a hazard, if one is all that is asked for: first where a witness is chosen.
                     cost = (n.witness is None, n.trail[2]) if self.proof else (n.trail[2], n.trail[3])
                     heapq.heappush(heap, (*cost, count, n, row))
+            s.edges = edges
             if self.location is None:
                 for n in self.merged:
                     self._note(reach, n, s)
@@ -642,24 +665,24 @@ class Search:
                     reach.nodes.add((t, head))
                     head = thread.nodes[head].next  # type: ignore[union-attr]
 
-    def _store(self, reach: Reach, s: State) -> Row | None:
-        """Enter `s` unless a stored state covers it; drop what it covers. Returns the row that `s` is in."""
+    def _store(self, reach: Reach, s: State) -> tuple[Row, int, bool]:
+        """Enter `s` unless a stored state covers it; drop what it covers. Returns the row of its control, its bits, and whether it is new."""
         control, bits = self.key(s)
         row = reach.states.get(control)
         if row is None:
             row = reach.states[control] = [(bits, s)]
-            return row
+            return row, bits, True
         if not self.covering:
             if any(other == bits for other, _ in row):
-                return None
+                return row, bits, False
             row.append((bits, s))
-            return row
+            return row, bits, True
         for other, _ in row:
             if other & bits == other:
-                return None
+                return row, bits, False
         row[:] = [(o, x) for o, x in row if bits & o != bits]
         row.append((bits, s))
-        return row
+        return row, bits, True
 
     @staticmethod
     def _note(reach: Reach, n: State, s: State) -> None:
@@ -678,7 +701,7 @@ class Search:
                 reach.nodes |= {(entry[0], node) for node in entry[1]}
 
     @staticmethod
-    def _pair(n: State) -> tuple[str, tuple[int, int] | None, tuple[int, int], tuple[int, int]]:
+    def _pair(n: State) -> Pair:
         """Kind, first and second access of the hazard of `n`, and their numbers: the last step of its path found it."""
         assert n.hazard is not None
         kind, node = n.hazard[:2]

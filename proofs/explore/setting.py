@@ -21,6 +21,7 @@ from fencepost.proofs.explore.serial import Direct
 from fencepost.proofs.explore.slicing import Slicer
 
 if TYPE_CHECKING:
+    from fencepost.proofs.explore.compile import Code
     from fencepost.proofs.explore.meetings import Meetings
     from fencepost.proofs.explore.pending import Device
 
@@ -52,6 +53,8 @@ class Setting:
         self.driven: list[bool] = driven(program, any(self.circles)) if like is None else like.driven
         self.flow: Flow = Flow(program) if like is None else like.flow
         self._positions: Positions | None = None
+        self.compiled: dict[tuple[int, int], Code] = {}
+        """What nodes are compiled to for every location to which they do not matter (compile.py)."""
         self._layouts: dict[frozenset[Source], Layout] = {}
         """The layouts of searches that keep only some positions."""
         self._forms: list[QueueForm] | None = None if like is None else like.forms
@@ -123,7 +126,7 @@ class Setting:
             other._forms = None  # what a consumer surely waits on makes a form (fifo.py); any other wait may go
         else:
             other._forms = self.forms
-        other.direct = None
+        other.direct, other.compiled = None, {}
         return other
 
 

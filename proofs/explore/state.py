@@ -57,7 +57,7 @@ class State:
     """One state; mutable while a step runs, compared through `key()`."""
 
     __slots__ = (
-        "agreed", "block", "calls", "cells", "counters", "events", "flags", "hazard", "locals", "locks", "meet", "pc", "pools",
+        "agreed", "block", "calls", "cells", "counters", "edges", "events", "flags", "hazard", "locals", "locks", "meet", "pc", "pools",
         "pos", "queues", "slot", "streams", "tb", "trail", "turns", "witness",
     )  # fmt: skip
 
@@ -88,6 +88,8 @@ class State:
     meet: Meet | None
     """Where streams meet and what is pending; None in designs without meetings."""
     trail: Any
+    edges: list[Any] | None
+    """Where its steps lead (search.py: `Edge`), once the search has taken them; a copy has taken none."""
 
     def mark(self, entry: Any, turns: int = 0, operations: int = 0) -> None:
         """Extend the trail."""
@@ -117,5 +119,6 @@ class State:
         n.slot = self.slot
         n.hazard = self.hazard
         n.trail = self.trail
+        n.edges = None
         n.meet = self.meet and self.meet.copy()
         return n

@@ -174,11 +174,11 @@ def parts_of(found: object) -> Iterator[p.Part]:
 
 def overlap(a: tuple[Piece, ...], b: tuple[Piece, ...]) -> bool:
     """Whether two parts may share a byte: names, rows and spans keep apart among themselves, all else may overlap."""
-    for x, y in zip(a, b):  # noqa: B905  a shorter path is the larger part
+    for x, y in zip(_measured(a), _measured(b)):  # noqa: B905  a shorter path is the larger part
         if isinstance(x, p.Named) and isinstance(y, p.Named):
             apart = x != y
         elif isinstance(x, p.Span) and isinstance(y, p.Span):
-            apart = x.stop <= y.start or y.stop <= x.start
+            apart = min(x.stop, y.stop) <= max(x.start, y.start)
         else:
             apart = isinstance(x, int) and isinstance(y, int) and x != y
         if apart:
@@ -186,6 +186,15 @@ def overlap(a: tuple[Piece, ...], b: tuple[Piece, ...]) -> bool:
         if x != y or isinstance(x, p.Anything):
             return True
     return True
+
+
+def _measured(path: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """The path with spans of spans counted from the first element of what is cut."""
+    for k, (x, y) in enumerate(zip(path, path[1:])):  # noqa: B905  neighbours
+        if isinstance(x, p.Span) and isinstance(y, p.Span):
+            inner = p.Span(min(x.start + y.start, x.stop), min(x.start + y.stop, x.stop))
+            return _measured((*path[:k], inner, *path[k + 2 :]))
+    return path
 
 
 def spelled(path: tuple[Piece, ...]) -> str:

@@ -73,7 +73,7 @@ def _thread(thread: p.Thread, noticed: tuple[type, ...]) -> p.Thread:
                 isinstance(what, p.Choose) and not what.agreed
             )
             keys[number] = ("query" if isinstance(what, QUERIES) else "choice") if open_ else what
-    skip = {number: _follow(number, links, keys) for number in [*links, p.END]}
+    skip = _followed(links, keys)
     links = {number: [(answer, skip[target]) for answer, target in found] for number, found in links.items()}
     entry = skip[thread.entry]
     if entry == p.END:
@@ -116,13 +116,22 @@ def _operation(operation: p.Operation) -> Hashable:
     return operation
 
 
-def _follow(number: int, links: dict[int, list[tuple[str, int]]], keys: dict[int, Hashable]) -> int:
-    """The next node that others can notice, or where the thread chooses."""
-    seen = set()
-    while number != p.END and keys[number] is None and number not in seen:
-        seen.add(number)
-        number = links[number][0][1]
-    return number
+def _followed(links: dict[int, list[tuple[str, int]]], keys: dict[int, Hashable]) -> dict[int, int]:
+    """For each node the next one that others can notice, or where the thread chooses: itself, if it is one, or goes round for ever."""
+    found = {p.END: p.END}
+    for begin in links:
+        way: dict[int, None] = {}
+        number = begin
+        while number not in found and keys[number] is None and number not in way:
+            way[number] = None
+            number = links[number][0][1]
+        if number in way:
+            around = list(way)
+            found.update((one, one) for one in around[around.index(number) :])  # a circle
+        end = found.setdefault(number, number)
+        for one in way:
+            found.setdefault(one, end)
+    return found
 
 
 def _reached(entry: int, links: dict[int, list[tuple[str, int]]]) -> set[int]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from fencepost.model import program as p
 from fencepost.model.cost import Cost, Cycle, Timed, WaitCost
+from fencepost.model.names import Names
 from fencepost.model.platform import PLATFORMS, Platform
 from fencepost.proofs.periodic.conditions import strategies
 from fencepost.proofs.periodic.graph import Graph, Node, label, local_name
@@ -63,13 +64,13 @@ class CostGraph:
         for node in self.graph.nodes:
             operation = node.op.operation
             works = node.agent[0] == "stream" and isinstance(operation, (p.Launch, p.Copy, p.Memset, p.Item))
-            works = works and node.label == label(self.program, node.op)
+            works = works and node.label == label(self.graph.names, node.op)
             host = node.agent[0] == "thread" and isinstance(operation, p.Host) and bool(operation.accesses or operation.time)
             copied = node.agent[0] == "thread" and isinstance(operation, (p.Copy, p.Item)) and self._on_host(operation, node)
             declared = node.agent[0] == "thread" and isinstance(operation, (p.EventSync, p.StreamSync, p.DeviceSync))
             declared = declared and bool(getattr(operation, "time", None)) and node.number in self._joins()
             if works or host or copied or declared:
-                name = _short(self.program, node)
+                name = _short(self.graph.names, node)
                 used[name] += 1
                 found[node.number] = name if used[name] == 1 else f"{name} #{used[name]}"
         return found
@@ -105,15 +106,15 @@ def _spelled(name: str) -> str:
     return f"'{name}'" if any(part in name for part in (", ", " + ", " or ", " / ", " >= ")) else name
 
 
-def _short(program: p.Program, node: Node) -> str:
+def _short(names: Names, node: Node) -> str:
     operation: Any = node.op.operation
     if isinstance(operation, p.Copy):
-        return f"copy to {label(program, node.op).partition(' ')[2]}"
+        return f"copy to {label(names, node.op).partition(' ')[2]}"
     if isinstance(operation, (p.Memset, p.Item)):
         target = operation.dst if isinstance(operation, p.Memset) else operation.src
-        what = local_name(program, node.op.thread, target.id) if isinstance(target, p.Local) else program.objects[target.id].name
+        what = local_name(names, node.op.thread, target.id) if isinstance(target, p.Local) else names.name(target.id)
         return f"{type(operation).__name__.lower()} {what}"
-    return label(program, node.op)
+    return label(names, node.op)
 
 
 # ---------------------------------------------------------------- figures
@@ -424,7 +425,7 @@ def _wait_name(timed: CostGraph, op: Any) -> str:
     program = timed.program
     what = "the device"
     if isinstance(target, p.Local):
-        what = local_name(program, op.thread, target.id)
+        what = local_name(timed.graph.names, op.thread, target.id)
     elif target is not None:
         what = program.objects[target.id].name
     verb = "synchronize" if isinstance(operation, (p.EventSync, p.StreamSync, p.DeviceSync)) else "item"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fencepost.model import effects as fx
 from fencepost.model import program as p
+from fencepost.model.events.parts import within
 from fencepost.model.names import Names
 from fencepost.model.operations import Context, lower
 from fencepost.model.platform import PLATFORMS, Platform
@@ -80,6 +81,26 @@ class Origin(NamedTuple):
     operand: Any
     lag: Poly
     via: Op | None
+    parts: tuple[p.Part, ...] = ()
+    """What narrowed it on the way, from the outside to the inside."""
+
+
+def _narrowed(found: Origin, operand: Any) -> Origin:
+    """The origin with the operand's part behind those that narrowed it before."""
+    part = getattr(operand, "part", None)
+    return found if part is None else found._replace(parts=(*found.parts, part))
+
+
+def _innermost(parts: tuple[p.Part, ...]) -> p.Part | None:
+    """A part of a part of ... as one; where they are not all spans it is somewhere."""
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    inner = parts[0]
+    for part in parts[1:]:
+        if not isinstance(inner, p.Span) or not isinstance(part, p.Span):
+            return p.Anything()
+        inner = within(inner, part)
+    return inner
 
 
 class Graph:
@@ -92,6 +113,7 @@ class Graph:
         """`timing`: who waits for whom, for what a step costs; then the k-th await of a channel waits for the k-th signal, and
         a signal of a bounded channel for room, which orders no accesses."""
         self.program, self.region, self.sure = program, region, answers is None
+        self.names = Names(program)
         self.plans: list[Plan] = [plan(program, t, region, answers, timing) for t in range(len(program.threads))]
         self.contexts = [Context(program, thread, platform) for thread in program.threads]
         self.nodes: list[Node] = []
@@ -107,6 +129,11 @@ class Graph:
         self.by_type: dict[type, list[Op]] = {}
         for op, _ in self.effects:
             self.by_type.setdefault(type(op.operation), []).append(op)
+        self.makers: dict[tuple[int, int], list[Op]] = {}
+        """(thread, local) -> the operations that give it a value."""
+        for op, _ in self.effects:
+            for local in dict.fromkeys(made_locals(op.operation)):
+                self.makers.setdefault((op.thread, local), []).append(op)
         self._unsupported()
         self.enqueuers = self._enqueuers()
         self.records: dict[tuple[int, int], Node] = {}
@@ -210,7 +237,7 @@ class Graph:
         return self._node(agent, op, (op.place, number), label, period)
 
     def _enter(self, op: Op, number: int, effect: fx.Effect) -> None:
-        what = label(self.program, op)
+        what = label(self.names, op)
         place = number * 4
         if isinstance(effect, fx.Touch):
             host = self._host(op, place, what)
@@ -268,6 +295,7 @@ class Graph:
             if isinstance(target, p.Local):
                 found = self._origin(op, target.id)
                 lag = found.lag
+                part = _innermost(_narrowed(found, target).parts)
                 if isinstance(found.operand, (p.Obj, p.Slot)):
                     memory = found.operand.id
                     if isinstance(found.operand, p.Slot):
@@ -276,7 +304,7 @@ class Graph:
                 elif isinstance(found.op.operation, p.Alloc):
                     block = found.op
                 else:
-                    raise Refused(f"memory of {label(self.program, op)!r} comes from {type(found.op.operation).__name__}")
+                    raise Refused(f"memory of {label(self.names, op)!r} comes from {type(found.op.operation).__name__}")
             else:
                 memory = target.id
                 if isinstance(target, p.Slot):
@@ -296,7 +324,7 @@ class Graph:
 
     def _origin(self, user: Op, local: int) -> Origin:
         """Where the local's value was made, in steps before the step of `user`."""
-        made = [o for o in self.plans[user.thread].ops if local in made_locals(o.operation)]
+        made = self.makers.get((user.thread, local), [])
         if len(made) != 1:
             raise Refused(f"{self.program.threads[user.thread].locals[local].name!r} is made at {len(made)} places")
         op, operation = made[0], made[0].operation
@@ -329,8 +357,8 @@ class Graph:
             return self._handed(got, value, least)
         if isinstance(operation, p.View):
             if isinstance(operation.base, p.Local):
-                return self._origin(op, operation.base.id)
-            return Origin(op, operation.base, ZERO, None)
+                return _narrowed(self._origin(op, operation.base.id), operation.base)
+            return _narrowed(Origin(op, operation.base, ZERO, None), operation.base)
         return Origin(op, None, ZERO, None)
 
     def _tagged(self, get: Op, operation: p.Get, local: int) -> Origin | None:
@@ -356,10 +384,10 @@ class Graph:
     def _handed(self, giver: Op, value: Any, lag: Poly) -> Origin:
         local = value.id if isinstance(value, p.Local) else value.local if isinstance(value, p.Var) else None
         if local is None:
-            return Origin(giver, value, lag, giver)
+            return _narrowed(Origin(giver, value, lag, giver), value)
         found = self._origin(giver, local)
         offset = value.offset if isinstance(value, p.Var) else None
-        return Origin(found.op, offset if found.operand is None else found.operand, found.lag + lag, giver)
+        return _narrowed(Origin(found.op, offset if found.operand is None else found.operand, found.lag + lag, giver, found.parts), value)
 
     def _index(self, user: Op, index: p.Index) -> Where:
         """The index as a polynomial in the step of `user`."""
@@ -641,14 +669,16 @@ class Graph:
                     self._edge(early, late, ZERO)
 
 
-def local_name(program: p.Program, thread: int, local: int) -> str:
+def local_name(names: Names, thread: int, local: int) -> str:
     """A local's name; of what came through a queue or a cell the name that other reports give it."""
-    name = program.threads[thread].locals[local].name
-    return Names(program).local(local, program.threads[thread]) if "." in name else name
+    of = names.program.threads[thread]
+    name = of.locals[local].name
+    return names.local(local, of) if "." in name else name
 
 
-def label(program: p.Program, op: Op) -> str:
+def label(names: Names, op: Op) -> str:
     """An operation in a few words."""
+    program = names.program
     operation: Any = op.operation
     name = getattr(operation, "name", "") or type(operation).__name__
     for field in ("event", "queue", "cell", "dst", "src"):
@@ -658,11 +688,11 @@ def label(program: p.Program, op: Op) -> str:
         if isinstance(target, (p.Obj, p.Slot)):
             return f"{name} {program.objects[target.id].name}"
         if isinstance(target, p.Local):
-            return f"{name} {local_name(program, op.thread, target.id)}"
+            return f"{name} {local_name(names, op.thread, target.id)}"
     accesses = getattr(operation, "accesses", ())
     if isinstance(operation, p.Host) and accesses:
         target = accesses[0].target
         if isinstance(target, p.Local):
-            return f"{name} {local_name(program, op.thread, target.id)}"
+            return f"{name} {local_name(names, op.thread, target.id)}"
         return f"{name} {program.objects[target.id].name}"
     return str(name)

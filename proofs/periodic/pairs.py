@@ -95,7 +95,7 @@ def _meet(a: p.Part | None, b: p.Part | None) -> bool:
     if isinstance(a, p.Named) and isinstance(b, p.Named):
         return a.name == b.name
     if isinstance(a, p.Span) and isinstance(b, p.Span):
-        return a.start < b.stop and b.start < a.stop
+        return max(a.start, b.start) < min(a.stop, b.stop)
     return True
 
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from fencepost.model import program as p
 from fencepost.model.language.build import program_of
 from fencepost.model.language.errors import DesignError, is_own
+from fencepost.model.language.fingerprints import fingerprint
 from fencepost.model.language.graph import Did
-from fencepost.model.language.purity import fingerprint
 from fencepost.model.language.tracer import running, user_frames
 from fencepost.proofs.periodic.symbols import Poly, Refused, Region, Symbolic, poly_of
 

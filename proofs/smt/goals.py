@@ -224,7 +224,7 @@ def _pieces_overlap(a: Any, b: Any) -> bool:
     if isinstance(a, p.Named) and isinstance(b, p.Named):
         return a.name == b.name
     if isinstance(a, p.Span) and isinstance(b, p.Span):
-        return a.start < b.stop and b.start < a.stop
+        return max(a.start, b.start) < min(a.stop, b.stop)
     if isinstance(a, Row) and isinstance(b, Row):
         return a.number == b.number
     return True

@@ -19,6 +19,14 @@ class Row(NamedTuple):
 Path = tuple[Union[p.Named, p.Span, p.Anything, Row], ...]
 
 
+def _part_of(path: Path, piece: Any) -> Path:
+    """A part of a part; the elements of a span of a span are counted from the buffer's first one."""
+    if path and isinstance(piece, p.Span) and isinstance(path[-1], p.Span):
+        start, stop = path[-1].start, path[-1].stop
+        return (*path[:-1], p.Span(min(start + piece.start, stop), min(start + piece.stop, stop)))
+    return (*path, piece)
+
+
 class Ref(NamedTuple):
     """A reference to memory. `key`: ("memory", object, slot) | ("token", pool, number) | ("block", allocating step)."""
 
@@ -122,7 +130,7 @@ class Values(Core):
         if isinstance(part, p.At):
             pieces = tuple((g, Row(n)) for g, n in self.index(env, step, part.index))
         return tuple(
-            (self.text.literal(both(g, h)), ref._replace(path=(*ref.path, piece)))
+            (self.text.literal(both(g, h)), ref._replace(path=_part_of(ref.path, piece)))
             for g, ref in values for h, piece in pieces
         )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import graphlib
+import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -57,10 +58,8 @@ class BreakEven:
         self._orders: dict[tuple[tuple[int, int], ...], list[Entry] | None] = {}
         self._waits: dict[tuple[int, int], tuple[WaitCost, str]] = {}
         """The cost by node, and the choices under which that is so where they are not those of `cost`."""
-        try:
-            import networkx  # noqa: F401
-            import z3  # noqa: F401
-        except ImportError:
+        # Not imported yet: a design that is not periodic needs neither, and they take longer to load than it does to tell.
+        if any(importlib.util.find_spec(name) is None for name in ("networkx", "z3")):
             self.why = "break-even costs need networkx and z3: pip install 'fencepost[prove]'"
             return
         from fencepost.proofs.periodic.conditions import strategies

@@ -146,7 +146,7 @@ class Oracle:
         other = copy.copy(whole)
         other.program = self.edited(gone)
         other.lowered = {**whole.lowered, **{at: self._lowered(other.program, at) for k in gone for at in self.syncs[k].nodes}}
-        other._forms = None
+        other._forms, other.compiled = None, {}
         return other
 
     def _lowered(self, program: p.Program, at: Node) -> tuple[Effect, ...]:

@@ -275,7 +275,7 @@ _rule(EVENTS, 'a "no" comes before the completion of what it tested', "theory 2 
       (STRUCTURE + "feasible", "return _acyclic([], options)",
        "return True"))
 _rule(EVENTS, "swapped accesses that change a reader are value-changing", "theory 1", "", "host_copy_writes; host_copy_reads",
-      (VALUES + "value_change", "if changed:",
+      (VALUES + "value_change", "if changed is not None:",
        "if False:"))
 _rule(EVENTS, "what nobody reads is access-level only", "theory 1", "", "nobody_reads; nobody_reads strict",
       (VALUES + "value_change", "if not any(_may_read(structure, t, pair) for t in _reads(structure.program, structure)):",
@@ -287,7 +287,7 @@ _rule(EVENTS, "names tell parts apart", "theory 1", "", "named_parts; view_of_a_
       (PARTS + "pieces_overlap", "return a.name == b.name",
        "return True"))
 _rule(EVENTS, "ranges tell parts apart", "theory 1", "", "spans",
-      (PARTS + "pieces_overlap", "return a.start < b.stop and b.start < a.stop",
+      (PARTS + "pieces_overlap", "return max(a.start, b.start) < min(a.stop, b.stop)",
        "return True"))
 _rule(EVENTS, "rows tell parts apart", "theory 1", "", "rows_by_index; rows_come_back",
       (PARTS + "pieces_overlap", "return a.number == b.number",

@@ -123,8 +123,8 @@ _rule(EXPLORER, "a stream that waits for a busy one may be busy", "S34", "Stream
       (COMPILE + "_streamjoinsstream", "s.tb[t] | s.calls[behind]",
        "s.tb[t] | (s.calls[behind] & BIT)"))
 _rule(EXPLORER, "a new event was never recorded", "S17", "NewEvent", "recorded_once_after_hand_over",
-      (COMPILE + "_newevent", "s.events.append(0)",
-       "s.events.append(BIT | RECORDED)"))
+      (COMPILE + "_newevent", "s.events = [*s.events, 0]",
+       "s.events = [*s.events, BIT | RECORDED]"))
 _rule(EXPLORER, "a new event carries nothing", "S17", "NewEvent", "fresh_event_says_nothing",
       (COMPILE + "_newevent", "self._set_local(effect.local, lambda s: 0)",
        "self._set_local(effect.local, lambda s: BIT)"))

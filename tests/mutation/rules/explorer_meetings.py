@@ -22,21 +22,21 @@ _rule(EXPLORER, "the stream's earlier items -> a signal", "theory 2", "Signal", 
 _rule(EXPLORER, "the call of a meeting -> the meeting", "S2", "Signal Await", "call_before_a_message",
       (CALLS + "_meeting", "device.append(s, i, s.tb[t], what)",
        "device.append(s, i, 0, what)"),
-      (CALLS + "_meeting", "device.at_once(s, i, s.tb[t], node)",
-       "device.at_once(s, i, 0, node)"))
+      (PENDING + "at_once", "s.streams[i] |= bit",
+       "pass"))
 _rule(EXPLORER, "an await waits for its message", "S131", "Await", "after_a_message",
-      (PENDING + "_can_run", "return bool(messages and messages[0][0] == wanted)",
+      (PENDING + "_enabled", "return bool(messages) and messages[0][0] == wanted",
        "return True"),
       (PENDING + "_meet", "messages[0][1] | last",
        "(messages[0][1] if messages else 0) | last"))
 _rule(EXPLORER, "an await takes its own message only", "S130", "Await", "another_match_never_meets",
-      (PENDING + "_can_run", "bool(messages and messages[0][0] == wanted)",
+      (PENDING + "_enabled", "bool(messages) and messages[0][0] == wanted",
        "bool(messages)"))
 _rule(EXPLORER, "a message is taken once", "S130", "Await", "messages_in_order",
       (PENDING + "_meet", "(messages[1:],",
        "(messages,"))
 _rule(EXPLORER, "a signal waits for room", "language", "Signal", "no_room_holds_the_stream",
-      (PENDING + "_can_run", "wanted is None or len(m.channels[k][0]) < int(wanted)",
+      (PENDING + "_enabled", "wanted is None or len(m.channels[k][0]) < int(wanted)",
        "True"))
 _rule(EXPLORER, "the store that is there -> the wait", "S118", "StoreFlag WaitFlag", "store_then_wait; host_store_then_wait",
       (PENDING + "_meet", "s.streams[i] |= m.words[k][1]",
@@ -51,7 +51,7 @@ _rule(EXPLORER, "the store that is there -> the host's wait", "S118", "WaitFlag"
       (CALLS + "_waitflag", "s.tb[t] |= s.meet.words[k][1]",
        "pass"))
 _rule(EXPLORER, "a wait waits while the flag is too low", "S118", "WaitFlag", "store_then_wait; waits_for_the_higher_value",
-      (PENDING + "_can_run", "m.words[k][0] >= int(wanted)",
+      (PENDING + "_enabled", "m.words[k][0] >= int(wanted)",
        "True"))
 _rule(EXPLORER, "a host spins while the flag is too low", "S118", "WaitFlag", "store_then_host_wait; host_resets_what_it_saw",
       (CALLS + "_ready", "s.meet.words[k][0] >= value",
