@@ -305,7 +305,7 @@ CLOCKS: dict[str, tuple[Callable[[], Callable[[], Any]], str]] = {
     "a scheduler": (lambda: (lambda plan: lambda: plan.timefunc())(sched.scheduler()), "uses a sched.scheduler"),
     "chance": (lambda: (lambda chance: lambda: chance.randrange(99))(random.SystemRandom()), "uses a random.SystemRandom"),
     "the date": (lambda: (lambda now: lambda: now().second)(datetime.datetime.now), "uses the date"),
-    "all modules": (lambda: (lambda modules: lambda: modules["time"].time())(sys.modules), "uses sys.modules"),
+    "all modules": (lambda: (lambda modules: lambda: modules["time"].time())(sys.modules), "uses sys.modules|modules.* holds more than"),
     "a log record": (lambda: lambda: logging.LogRecord("a", 1, "p", 1, "m", (), None).created, "uses logging.LogRecord"),
     "a file's times": (lambda: lambda: os.stat("/").st_atime_ns, "uses os.stat"),
     "identities": (lambda: (lambda table: lambda: table["id"](object()))({"id": id}), r"uses id\(\)"),

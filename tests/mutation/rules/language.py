@@ -80,7 +80,7 @@ _rule(LANGUAGE, "an operation is in the current stream of its tensors' GPU", "S1
       (DESIGN + "_current", "return self._stream_now(recording, homes.pop() if len(homes) == 1 else None)",
        "return self._stream_now(recording, None)"))
 _rule(LANGUAGE, "a stream of another GPU is not the current one of this GPU", "S16", "Launch", "kernel_of_another_gpus_memory",
-      (DESIGN + "_stream_now", "if wanted is None or self._gpu_of(stream) == wanted:",
+      (DESIGN + "_stream_now", "if self._gpu_of(stream) == wanted:",
        "if True:"))
 _rule(LANGUAGE, "forks and joins of streams are edges of the graph", "S94", "WaitStream", "branches_of_a_graph",
       (GRAPH + "_again", "p.WaitStream(streams[node.stream], streams[node.other])",
