@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from fencepost.model import program as p
+from fencepost.model.language import unwritten
 from fencepost.model.language.design import Design
 from fencepost.model.language.errors import Text, fail, folder, shown
 from fencepost.model.language.tracer import NO_ITEM
@@ -115,8 +116,8 @@ def assemble(design: Design, root: str, accepts: tuple[p.Accept, ...], place: st
         for name, (kind, nodes, entry, locals_, process, idle) in design._threads.items()
     )
     _one_call(design, threads)
-    for graph in design._graphs:
-        graph._check()
+    if design._private.tensors:
+        unwritten.check(design, threads)
     threads, chained = _in_order(threads, objects)
     if design._pools_of_streams:
         from fencepost.model.language import ordered

@@ -25,6 +25,7 @@ from fencepost.model.language.meetings import Meetings
 from fencepost.model.language.objects import Accesses, Event, Stream, Tensor
 from fencepost.model.language.sharing import Sharing
 from fencepost.model.language.tracer import LocalKey, Recording, Sites, Tracer, running
+from fencepost.model.language.unwritten import Private
 from fencepost.model.language.variants import accepted
 
 Body = TypeVar("Body", bound=Callable[..., Any])
@@ -63,6 +64,8 @@ class Design(Composites, Communicators, Meetings, Sharing, Fixed):
         self._several_threads: set[int] = set()
         """Those of them that one thread may use beside another that uses the legacy stream."""
         self._graphs: list[Graph] = []
+        self._private = Private()
+        """What captures allocated."""
         self._one_call: set[int] = set()
         """Streams on which each call is one step, however many items it enqueues."""
         self._long_calls: dict[int, list[tuple[str, str]]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ from fencepost.model.effects import MEETINGS
 from fencepost.model.language.errors import Fixed, fail, here
 from fencepost.model.language.index import ANY
 from fencepost.model.language.objects import Stream, Tensor
+from fencepost.model.language.unwritten import Used
 from fencepost.model.operations.device import accesses
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ class _Baked(NamedTuple):
 class _Block(NamedTuple):
     """That a graph took a block of its pool, or gave it back: of `bytes`, at the address of the memory `number`."""
 
-    graph: str
+    run: Recording
+    """Of the body that captures the graph."""
     free: bool
     number: int
     home: object
@@ -59,16 +62,10 @@ class Graph(Fixed):
         """What happened to the pool's memory: of this graph, and of those that share the pool."""
         self._cut: dict[int, str] = {} if pool is None else pool._cut
         """The pool's memory, by its number -> whose tensor there has parts that are no spans."""
-        self._fresh: set[int] = set()
-        """The memory of tensors that are made in the capture, and that no node has written so far."""
-        self._outside: set[int] = set()
-        """The memory of such tensors that is also used outside of the capture."""
-        self._unwritten: list[tuple[int, str, str]] = []
-        """What reads such memory before a node has written it: its number, in words what reads what, and where."""
+        self._used: list[Used] = []
+        """What the nodes read and write of the memory of captures."""
         self._late: list[_Block] = []
         self._noted: set[int] = set()
-        self._views: dict[int, tuple[int, bool]] = {}
-        """Locals that are views -> of which lasting memory, and whether they hold it."""
         self._nodes: list[Any] | None = None
         self._origin: p.Operand | None = None
         self._branches: dict[p.Operand, int] = {}
@@ -94,13 +91,13 @@ class Graph(Fixed):
         """`with g.capture():` records what is enqueued on `stream` (default: the current one) and on streams that join it."""
         return Capture(self, stream)
 
-    def _begin(self, origin: p.Operand) -> None:
+    def _begin(self, origin: p.Operand, recording: Recording) -> None:
         self._nodes, self._origin = [], origin
         self._branches, self._events, self._cells = {}, {}, {}
         self._known, self._length, self._recorded = {origin: {}}, {origin: 0}, {}
-        self._blocks[:] = [one for one in self._blocks if one.graph != self._name]  # the body runs again
-        self._late, self._noted, self._views = [], set(), {}
-        self._fresh, self._unwritten = set(), []
+        # When the body runs again, nothing is left of what it captured before.
+        self._blocks[:] = [one for one in self._blocks if one.run is recording or one.run.tracer is not recording.tracer]
+        self._late, self._noted, self._used = [], set(), []
         self._homes, self._callbacks = {}, []
 
     def _home_of(self, stream: p.Operand) -> int:
@@ -121,14 +118,13 @@ class Graph(Fixed):
         if isinstance(operation, _SYNCHRONISING) or (isinstance(operation, p.Copy) and recording.may_hold_host(operation)):
             fail(f"graph {self._name!r}: the host cannot wait during a capture (S99); move the wait out of `with capture()`")
         if isinstance(operation, p.View):
-            of = self._of(operation.base)
+            of = self._design._private.refers(operation.base, recording.tracer.name)
             if of is not None:
-                self._views[operation.local] = (of[0], of[1] and operation.held)
-                self._outside.add(of[0])  # a pointer may be written through anywhere
+                self._design._private.views[recording.tracer.name, operation.local] = of._replace(held=of.held and operation.held)
         if isinstance(operation, p.RecordStream):
-            of = self._of(operation.block)
+            of = self._design._private.refers(operation.block, recording.tracer.name)
             if of is not None:
-                self._noted.add(of[0])
+                self._noted.add(of.memory)
             return True  # uses recorded during a capture are discarded (S74)
         if isinstance(operation, (p.StreamWaitEvent, p.WaitStream)):
             return self._order(operation)
@@ -143,34 +139,28 @@ class Graph(Fixed):
             return True
         if isinstance(operation, p.Copy) and any(self._unpinned(x) for x in (operation.src, operation.dst)):
             fail(f"graph {self._name!r}: a copy from or to unpinned memory cannot be captured (S99); pin it")
-        self._notice(operation)
+        self._notice(operation, recording)
         changed = {name: self._bake(value, recording) for name, value in _operands(operation)}
         if isinstance(operation, p.Copy):
             changed["raw"] = True  # no allocator sees what a replay does (S83)
         self._nodes.append((operation, changed))
         return True
 
-    def _notice(self, operation: p.Operation) -> None:
-        """What the node reads that none before it has written, and what it writes."""
-        for access in accesses(operation):
-            of = self._of(access.target)
-            if access.mode != "w" and of is not None and of[0] in self._fresh:
-                made = next(one.name for one in reversed(self._blocks) if one.number == of[0])
-                self._unwritten.append((of[0], f"{getattr(operation, 'name', 'copy_')!r} reads {made!r}", here()))
-        for access in accesses(operation):
-            of = self._of(access.target)
-            if access.mode == "w" and of is not None:
-                self._fresh.discard(of[0])
-
-    def _check(self) -> None:
-        """Raise `DesignError` where a node reads what nothing has written: what is allocated in a capture has undefined content (S74, S97)."""
-        for number, what, place in self._unwritten:
-            if number not in self._outside:
+    def _notice(self, operation: p.Operation, recording: Recording) -> None:
+        """What the node reads and writes of the memory of captures; it writes when it has read."""
+        private = self._design._private
+        for access in sorted(accesses(operation), key=lambda one: one.mode == "w"):
+            of = private.refers(access.target, recording.tracer.name)
+            if of is None:
+                continue
+            name = getattr(operation, "name", "copy_")
+            (mine, _), (latest, _) = private.tensors[of.memory][of.tensor], private.tensors[of.memory][-1]
+            if of.tensor != len(private.tensors[of.memory]) - 1:
                 fail(
-                    f"graph {self._name!r}: {what}, which is allocated in the capture and which no node before it writes: its content is "
-                    "undefined; write it first, or make it outside of the capture",
-                    place,
+                    f"graph {self._name!r}: {name!r} uses {mine!r} by a raw pointer when {latest!r} has its block, so that the bytes are another "
+                    "tensor's (S97); use it before that is made, or keep a view that holds it"
                 )
+            self._used.append(Used(of, access.mode == "w", access.same_bytes, name, here() if access.mode != "w" else ""))
 
     def _order(self, operation: p.StreamWaitEvent | p.WaitStream) -> bool:
         """Forks and joins: they are edges of the graph, and spread the capture to other streams (S28, S94, S98)."""
@@ -197,10 +187,6 @@ class Graph(Fixed):
         self._nodes.append(operation)
         return True
 
-    def _of(self, operand: p.Operand) -> tuple[int, bool] | None:
-        """Which lasting memory an operand is or is a view of, and whether it holds it."""
-        return (operand.id, True) if isinstance(operand, p.Obj) else self._views.get(operand.id) if isinstance(operand, p.Local) else None
-
     def _unpinned(self, operand: Any) -> bool:
         thing = self._design._objects[operand.id] if isinstance(operand, (p.Obj, p.Slot)) else None
         return isinstance(thing, p.Memory) and thing.space == "pageable"
@@ -223,6 +209,9 @@ class Graph(Fixed):
             alias = recording.local(f"{self._name} address", p.MEMORY, f"view {whole}")
             recording.capturing = None
             recording.do(p.View(alias.local, whole, False, False))
+            of = self._design._private.refers(whole, recording.tracer.name)
+            if of is not None:
+                self._design._private.views[recording.tracer.name, alias.local] = of._replace(held=False)
             recording.do(p.CellSet(p.Obj(cell), (p.Local(alias.local),)))
             recording.capturing = self
         return _Baked(self._cells[whole], operand.part)
@@ -355,7 +344,7 @@ class Capture:
         if isinstance(thing, p.Stream) and thing.default:
             fail(f"graph {graph._name!r}: the default stream cannot be captured (S98); capture on d.stream()")
         recording.streams.append(stream)
-        graph._begin(origin)
+        graph._begin(origin, recording)
         recording.capturing = graph
         recording.tracer.captures = True
         return graph
@@ -387,7 +376,7 @@ class PrivateMemory(Tensor):
                     f"{self._name!r} has the block that {other!r} had (S96), and which parts of the two share bytes cannot be told by {key!r}; "
                     "use spans, as in x[0:64]"
                 )
-        return super().__getitem__(key)
+        return _PrivatePart(self, super().__getitem__(key))
 
     def release(self) -> None:
         """Give the block back to the graph's pool, inside the capture (`del`); later allocations may get it (S96, S97)."""
@@ -397,7 +386,8 @@ class PrivateMemory(Tensor):
         if self._released:
             fail(f"{self._name!r} is released twice; release it once")
         for _, life in recording.alive():
-            if graph._views.get(life.local) == (self._id, True):
+            view = self._design._private.views.get((recording.tracer.name, life.local))
+            if view is not None and view.memory == self._id and view.held:
                 fail(f"{self._name!r} is released while {life.name!r} refers to it too, so its block is not free; release that first")
         self._released = True
         held = self._id in graph._noted
@@ -406,8 +396,18 @@ class PrivateMemory(Tensor):
     def _operand(self, recording: Recording) -> p.Operand:
         if self._released:
             fail(f"{self._name!r} is used after its release; use it before, or keep a raw pointer: {self._name}.view(held=False)")
-        if recording.capturing is not self._graph:
-            self._graph._outside.add(self._block.number)
+        return super()._operand(recording)
+
+
+class _PrivatePart(Tensor):
+    """A part of it, which ends with the whole."""
+
+    def __init__(self, whole: PrivateMemory, part: Tensor) -> None:
+        super().__init__(whole._design, whole._name, whole._space, whole._id, part=part._part)
+        self._whole = whole
+
+    def _operand(self, recording: Recording) -> p.Operand:
+        self._whole._operand(recording)
         return super()._operand(recording)
 
 
@@ -415,6 +415,7 @@ def private_memory(graph: Graph, name: str, space: str, bytes_: int, stream: p.O
     """A block of the graph's pool: one that was released there, of this stream, or a new one."""
     design = graph._design
     home = (space, stream)
+    run = design._running()
     free: dict[int, _Block] = {}
     for one in graph._blocks:
         if one.free:
@@ -428,11 +429,18 @@ def private_memory(graph: Graph, name: str, space: str, bytes_: int, stream: p.O
             "split and merge, S70), which is not in the language; release one block of that size before it, or allocate before the release"
         )
     if fitting:
-        block = fitting[0]._replace(graph=graph._name, free=False, name=name)
+        block = fitting[0]._replace(run=run, free=False, name=name)
     else:
         gpu = design._gpu(None) if stream is None else graph._home_of(stream)
-        made = p.Memory(f"{name} of {graph._name}", space, None, bytes_, gpu, design._process())
-        block = _Block(graph._name, False, design._made(made), home, bytes_, name)
+        made = p.Memory(_unused(graph, name), space, None, bytes_, gpu, design._process())
+        block = _Block(run, False, design._made(made), home, bytes_, name)
     graph._blocks.append(block)
-    graph._fresh.add(block.number)
+    design._private.allocated(block.number, name, graph)
     return PrivateMemory(design, f"{name} of {graph._name}", space, block.number, graph, block)
+
+
+def _unused(graph: Graph, name: str) -> str:
+    """What the memory of a tensor is called: two of one name in a capture, neither released, are two."""
+    known, own = graph._design._implicit, {one.number for one in graph._blocks}
+    names = (f"{name}{f' {k}' if k > 1 else ''} of {graph._name}" for k in itertools.count(1))
+    return next(one for one in names if known.get(one) not in own)

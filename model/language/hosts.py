@@ -12,12 +12,12 @@ from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 from fencepost.model import program as p
-from fencepost.model.language.errors import Fixed, NotModelled, fail, question
+from fencepost.model.language.errors import Fixed, fail, question
 from fencepost.model.language.fingerprints import Known, fingerprint
 from fencepost.model.language.index import Handle, Index, LastPosition, Position, Turn
 from fencepost.model.language.managed import handed_over
 from fencepost.model.language.objects import Event, Referent, Tensor
-from fencepost.model.language.tracer import Frame, Life, Recording, user_frames
+from fencepost.model.language.tracer import Frame, Recording, user_frames
 from fencepost.model.language.used_after import Loop, loop_at
 
 if TYPE_CHECKING:
@@ -52,11 +52,6 @@ class Item:
         if self._frame.ended:
             fail(f"an item is used after the end of the {self._frame.kind} block that it was received in")
         return self._tag
-
-    @property
-    def gone(self) -> bool:
-        """Whether it can no longer be used."""
-        return self._frame.ended
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
@@ -126,17 +121,10 @@ def _lasting(recording: Recording) -> Frame:
     return next(frame for frame in reversed(recording.frames) if frame.kind != "scope")
 
 
-def _gone(value: object) -> bool:
-    """Whether every use of the value, or of all that a tuple holds, will be refused."""
-    if isinstance(value, tuple):
-        return bool(value) and all(map(_gone, value))
-    life = getattr(value, "_life", None)
-    return (isinstance(life, Life) and life.dead is not None) or (isinstance(value, Item) and value.gone) or isinstance(value, NotModelled)
-
-
 def _seen(recording: Recording, loop: Loop | None) -> dict[Any, Any]:
     """All that what follows could depend on: variables of the body and its helpers, positions of cursors, what is held. A variable
-    that can no longer be used, or that each iteration of the loop sets anew, counts as not set."""
+    that each iteration of the loop sets anew, and that nothing behind it reads, counts as not set; one that can no longer be used does
+    not, as it can be asked whether it is set, and what else it is."""
     found: dict[Any, Any] = {
         "advances": dict(recording.advances), "streams": list(map(id, recording.streams)), "held": recording.alive(),
     }  # fmt: skip
@@ -144,7 +132,7 @@ def _seen(recording: Recording, loop: Loop | None) -> dict[Any, Any]:
     contents: dict[tuple[int, str], Any] = {}
     for depth, frame in enumerate(user_frames()):
         for name, value in frame.f_locals.items():
-            if not _gone(value) and not name.startswith(".") and not (loop is not None and _passive(value) and loop.forgets(frame, name)):
+            if not name.startswith(".") and not (loop is not None and _passive(value) and loop.forgets(frame, name)):
                 found[depth, name] = fingerprint(value, known)
                 contents[depth, name] = _content(value, known)
     found["outside"], found["contents"] = recording.tracer.state.current(), contents

@@ -36,6 +36,10 @@ LIMITATIONS = (
                "as an assumption", MISSED, ("S30",)),
     Limitation("memory that is allocated in a capture stays the graph's unless it is released there, also when its name ends", MISSED,
                ("S74", "S96", "S97")),
+    Limitation("reads of undefined bytes of memory that a capture allocates: those outside of the graphs' nodes, and all of them where the "
+               "memory is handed over, or seen through a view that was made outside of the captures", MISSED, ("S74", "S97")),
+    Limitation("a graph that reads what only a launch of another graph writes, where that launch does not come before it in every turn of the "
+               "same thread, nor in a setup", REFUSED, ("S74", "S97")),
     Limitation("reuse during a capture of blocks whose other streams are known to be done (graph_capture_record_stream_reuse)", MISSED,
                ("S75",)),
     Limitation("the synchronisation that entering torch.cuda.graph() makes, and that of destroying a graph on ROCm, are no edges", ALARM,
