@@ -112,21 +112,23 @@ class Setting:
         return self._forms
 
     def without(self, t: int, node: int) -> Setting:
-        """The setting of the program without the synchronisation at `node` of thread `t`.
-
-        Numbering and slices are shared: without an edge fewer operations may matter, never more.
-        """
+        """The setting of the program without the synchronisation at `node` of thread `t`."""
         removed = self.program.threads[t].nodes[node]
         assert isinstance(removed, p.Do)
+        other = self.edited(edits.without(self.program, t, node), {(t, node): ()})
+        if not (type(removed.operation) is p.EventSync and type(removed.operation.event) is p.Local):
+            other._forms = self.forms  # what a consumer surely waits on makes a form (fifo.py); any other wait may go
+        return other
+
+    def edited(self, program: p.Program, lowered: dict[tuple[int, int], tuple[Effect, ...]]) -> Setting:
+        """The setting of the program with fewer edges, the effects of some nodes being `lowered`.
+
+        Numbering and slices are shared: without an edge fewer operations may matter, never more. What follows from the effects is not.
+        """
         self._slicer = self.slicer  # made once for all
         other = copy.copy(self)
-        other.program = edits.without(self.program, t, node)
-        other.lowered = {**self.lowered, (t, node): ()}
-        if type(removed.operation) is p.EventSync and type(removed.operation.event) is p.Local:
-            other._forms = None  # what a consumer surely waits on makes a form (fifo.py); any other wait may go
-        else:
-            other._forms = self.forms
-        other.direct, other.compiled = None, {}
+        other.program, other.lowered = program, {**self.lowered, **lowered}
+        other._forms, other.direct, other.compiled = None, None, {}
         return other
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterable
 
@@ -133,21 +132,14 @@ class Oracle:
         return found
 
     def _like_whole(self, gone: frozenset[int]) -> Setting | None:
-        """The setting without a few waits, in the numbering and slices of the whole program: that costs nothing.
-
-        Without an edge fewer operations may matter, never more (see `Setting.without`).
-        """
+        """The setting without a few waits, in the numbering and slices of the whole program: that costs nothing."""
         whole = self._settings.get(frozenset())
         if whole is None or not gone or (whole.meetings is None and len(gone) > FEW_GONE):
             return None
         if not all(self.syncs[k].kind in (SWITCHED if whole.meetings is not None else (HOST, STREAM)) for k in gone):
             return None
-        assert whole.slicer is not None  # made now, so that the copy shares it: its own slices would be others
-        other = copy.copy(whole)
-        other.program = self.edited(gone)
-        other.lowered = {**whole.lowered, **{at: self._lowered(other.program, at) for k in gone for at in self.syncs[k].nodes}}
-        other._forms, other.compiled = None, {}
-        return other
+        program = self.edited(gone)
+        return whole.edited(program, {at: self._lowered(program, at) for k in gone for at in self.syncs[k].nodes})
 
     def _lowered(self, program: p.Program, at: Node) -> tuple[Effect, ...]:
         """The effects of the operation at a node."""
