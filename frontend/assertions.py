@@ -160,7 +160,6 @@ def assert_removal_safe(before: Any, after: Any, **asked: Any) -> Answer:
     that nothing was removed; `Inconclusive` when either answer is unknown, bounded or masked.
     """
     __tracebackhide__ = True
-    from fencepost.check import open_hazards
     from fencepost.model.answer import PROVED, REFUTED
 
     old, new = answer_of(before, **asked), answer_of(after, **asked)
@@ -172,7 +171,10 @@ def assert_removal_safe(before: Any, after: Any, **asked: Any) -> Answer:
         assert outcome.answer is not None
         if outcome.answer.verdict not in (PROVED, REFUTED):
             raise Inconclusive(f"{when} the change, {_title(outcome)} is {_inconclusive(outcome.answer)}", both)
-    lost = [name for name in open_hazards(new.answer) if name not in [hazard.name for hazard in old.answer.hazards]]
+    known = {(hazard.name, hazard.harm) for hazard in old.answer.hazards}
+    lost = list(dict.fromkeys(
+        hazard.name for hazard in new.answer.hazards if hazard.name not in new.answer.accepted and (hazard.name, hazard.harm) not in known
+    ))  # fmt: skip
     lost += [stop for stop in new.answer.stops if stop not in old.answer.stops]
     if lost:
         was = "proved" if old.answer.verdict == PROVED else f"refuted by {_hazards(old.answer)}"

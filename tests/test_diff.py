@@ -18,7 +18,9 @@ import msgspec
 import pytest
 from fencepost.cli import run
 from fencepost.diff.changes import changes
+from fencepost.diff.compare import _verdict
 from fencepost.diff.side import _only_libraries
+from fencepost.model.answer import Answer
 from fencepost.model.language import program_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -370,6 +372,53 @@ def test_files_that_are_new_gone_or_renamed(repository: Path) -> None:
     assert code == 0 and "fresh::fresh" in text and "WAR staging" in text
     code, text = diff("--git", "main..change", "designs_of_engine/staging.py")
     assert code == 3 and "the variant is gone; it was proved" in text
+
+
+TWO_COPIES = '''import fencepost as fp
+
+
+@fp.variant("bug", fp.REFUTED, hazard="WAR a", first=False)
+def loop(first: bool = False, second: bool = True) -> fp.Design:
+    d = fp.Design("loop")
+    a, b, x, y, s, o = d.pinned("a"), d.pinned("b"), d.device("x"), d.device("y"), d.stream("s"), d.stream("o")
+
+    @d.loop("worker")
+    def step():
+        a.write()
+        b.write()
+        x.copy_(a, non_blocking=True, stream=s, harm="quality")
+        y.copy_(b, non_blocking=True, stream=o, harm="address")
+        if first:
+            s.synchronize()
+        if second:
+            o.synchronize()
+
+    return d
+'''
+
+
+@pytest.mark.parametrize("accepted", ["", '    d.accept("WAR a", because="quality alone")\n'])
+def test_a_race_of_another_harm_under_a_known_name_is_new(repository: Path, accepted: str) -> None:
+    one = TWO_COPIES.replace("y.copy_(b,", "y.copy_(a,").replace("        b.write()\n", "")
+    one = one.replace("\n\n    @d.loop", f"\n{accepted}\n    @d.loop")
+    (repository / "one.py").write_text(one)
+    (repository / "two.py").write_text(one.replace("if second:", "if False:"))
+    code, text = diff("one.py", "two.py", "--fail-on", "address,value")
+    assert (code, "accepted" in text) == ((0, True) if accepted else (1, False)), text
+
+
+def test_another_hazard_that_is_declared_is_no_renamed_one(repository: Path) -> None:
+    (repository / "one.py").write_text(TWO_COPIES)
+    other = TWO_COPIES.replace('hazard="WAR a", first=False', 'hazard="WAR b", first=True').replace("if second:", "if False:")
+    (repository / "two.py").write_text(other)
+    code, text = diff("one.py", "two.py")
+    assert code == 1 and "new: WAR b" in text
+
+
+def test_what_is_proved_now_is_no_worse_than_what_was_unknown() -> None:
+    unknown, proved = Answer("loop", "unknown", reason="budget ended"), Answer("loop", "proved")
+    assert _verdict(unknown, proved, (), False) == ("fine", [])
+    assert _verdict(proved, unknown, (), False)[0] == "open"
 
 
 def test_memory_that_is_renamed_in_a_declared_refutation(repository: Path) -> None:

@@ -78,7 +78,7 @@ def diff(
             builds = [Build(side, request, folder / "out") for (side, _, _), request in zip(sides, dict.fromkeys(requests), strict=False)]
             prepare("explore")  # meanwhile, and once for all processes
             if format_ == "text":
-                import fencepost.report.text  # noqa: F401
+                import fencepost.report.text  # noqa: F401 (the report loads it, when all wait for that)
             built = [build.result() for build in builds]
             return built if len(built) == 2 else built * 2  # the same twice is built once
 

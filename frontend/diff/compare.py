@@ -236,7 +236,8 @@ def _judge(
         passed, lost = [*passed, *(f"{hazard.name}: declared" for hazard in lost)], []
     if old is not None and new is not None and earlier is not None and earlier.matches and after.answer.matches:
         # Refuted as declared on both sides, and what is declared has another name now: its memory was renamed.
-        instead = [one for one in lost if one.name == new.case.hazard and old.case.hazard not in (None, one.name)]
+        gone = [hazard.object for hazard in earlier.hazards if hazard.name == old.case.hazard and not _has(after.program, hazard.object)]
+        instead = [one for one in lost if one.name == new.case.hazard and gone and not _has(before.program, one.object)]
         lost = [one for one in lost if one not in instead]
         passed = [*passed, *(f"{one.name}: declared, instead of {old.case.hazard}" for one in instead)]
     pair = msgspec.structs.replace(
@@ -252,6 +253,14 @@ def _judge(
             judged = OPEN
             because = [f"{path} changed, and the design that stands for it did not" for path in stale]
     return msgspec.structs.replace(pair, judged=judged, because=tuple(because))
+
+
+def _has(program: Program | None, name: str) -> bool:
+    """Whether the program has memory of that name."""
+    if program is None:
+        return False
+    names = {thing.name for thing in program.objects} | {one.name for thread in program.threads for one in thread.locals}
+    return name.partition("[")[0] in names
 
 
 def _asked_elsewhere(old: Case, new: Case) -> Iterator[str]:
@@ -282,13 +291,14 @@ def _lost(
     before: Answer | None, after: Answer, fail_on: Sequence[str], accepts: Mapping[str, str]
 ) -> tuple[list[Hazard], list[str]]:
     """(new hazards that count, new hazards that do not, and old ones that are accepted only now)."""
-    known = {hazard.name for hazard in before.hazards} if before is not None and before.verdict == REFUTED else set()
+    # One name may be that of several races: what is known of one whose harm is small says nothing of one whose harm is not.
+    known = {(hazard.name, hazard.harm) for hazard in before.hazards} if before is not None and before.verdict == REFUTED else set()
     lost: list[Hazard] = []
     passed: list[str] = []
     for hazard in after.hazards if after.verdict == REFUTED else ():
         if hazard.name in accepts:
             passed.append(f"{hazard.name}: accepted with this change, because: {accepts[hazard.name]}")
-        elif hazard.name in known:
+        elif (hazard.name, hazard.harm) in known:
             continue
         elif hazard.name in after.accepted:
             passed.append(f"{hazard.name}: accepted")
@@ -308,7 +318,8 @@ def _verdict(before: Answer | None, after: Answer, lost: Iterable[Hazard], decla
         was = "" if before is None else f"; before: {before.verdict}"
         what = " and ".join(part for part in (names, ", ".join(hangs)) if part)
         return WORSE, [f"new: {what}{was}"]
-    for when, answer in (("before", before), ("after", after)):
+    # What is proved now is no worse, whatever was known before.
+    for when, answer in (("before", before), ("after", after)) if after.verdict != PROVED else ():
         if answer is not None and answer.verdict not in (PROVED, REFUTED) and answer.expected != answer.verdict:
             return OPEN, [f"{when} the change it is {answer.verdict}" + (f": {answer.reason}" if answer.reason else "")]
     if before is not None and before.verdict == PROVED and after.verdict not in (PROVED, REFUTED):
