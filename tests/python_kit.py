@@ -34,3 +34,12 @@ class Kit:
             self.d.loop("worker")(body)
         text = str(caught.value)
         assert "\n" not in text and re.match(r"\S*python_\w+\.py:\d+: ", text), text
+
+
+TOTAL = [0]
+
+
+def bump() -> int:
+    """How often it was called."""
+    TOTAL[0] += 1
+    return TOTAL[0]

@@ -24,20 +24,12 @@ from typing import Any
 import fencepost as fp
 import pytest
 
-from python_kit import Kit
+from python_kit import Kit, bump
 
 
 @pytest.fixture
 def k() -> Kit:
     return Kit()
-
-
-TOTAL = [0]
-
-
-def bump() -> int:
-    TOTAL[0] += 1
-    return TOTAL[0]
 
 
 class Engine:

@@ -22,7 +22,7 @@ from typing import Any
 import fencepost as fp
 import pytest
 
-from python_kit import Kit
+from python_kit import Kit, bump
 
 
 @pytest.fixture
@@ -31,15 +31,6 @@ def k() -> Kit:
 
 
 # ---------------------------------------------------------------- state
-
-
-TOTAL = [0]
-
-
-def bump() -> int:
-    """How often it was called."""
-    TOTAL[0] += 1
-    return TOTAL[0]
 
 
 class Engine:
