@@ -6,6 +6,9 @@ from collections.abc import Container
 
 from fencepost.model import program as p
 
+WAITING, WOKEN = " waiting", " woken"
+"""What stands behind the name of a condition in those of its two queues: who waits there, and who was woken; a number may follow."""
+
 
 def between_turns(program: p.Program, number: int, unnoticed: Container[int] = ()) -> frozenset[int]:
     """The nodes to which the thread of this number comes in no way that does anything but ask, and take and give back locks.
@@ -37,6 +40,7 @@ def _only_locks(program: p.Program, thread: p.Thread, node: p.Do) -> bool:
         return isinstance(lock, p.Lock) and lock.count == 1 and not lock.semaphore
     if not isinstance(node.operation, p.Put) or node.operation.values:
         return False
+    waits = node.operation.queue
     following: list[p.Operation] = []
     while len(following) < 3 and node.next != p.END:
         after = thread.nodes[node.next]
@@ -45,7 +49,9 @@ def _only_locks(program: p.Program, thread: p.Thread, node: p.Do) -> bool:
         following.append(after.operation)
         node = after
     match following:
-        case [p.Unlock(lock=given), p.Get(locals=()), p.Acquire(lock=taken)]:
-            return given == taken
+        case [p.Unlock(lock=given), p.Get(queue=woken, locals=()), p.Acquire(lock=taken)]:
+            # Of the user's own queues it would be a request, which others notice, and its answer.
+            waiting, _, _ = program.objects[waits].name.rpartition(WAITING)
+            return given == taken and bool(waiting) and program.objects[woken].name.startswith(waiting + WOKEN)
         case _:
             return False

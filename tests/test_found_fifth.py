@@ -416,3 +416,91 @@ def test_whether_a_drain_set_a_variable_is_what_happened_in_it(how: str) -> None
 @pytest.mark.parametrize("how", ["unread", "read_within"])
 def test_a_variable_that_nothing_behind_a_drain_reads(how: str) -> None:
     assert answered(left_behind, how=how) == (fp.PROVED, set())
+
+
+# ---------------------------------------------------------------- what a maybe sets, and is asked of behind it
+
+
+def set_in_a_maybe(made: str, asked: str) -> fp.Design:
+    d = fp.Design("prefill")
+    h, x, s, rows, cursor = d.pinned("h"), d.device("x"), d.stream("s"), d.pool("rows", 2, of="row"), d.cursor("cursor", 4)
+
+    @d.loop("t", stream=s)
+    def t() -> None:
+        h.write()
+        x.copy_(h, non_blocking=True)
+        if asked == "is not None":
+            extra: object = None
+        with d.maybe("new requests"):
+            if made == "tensor":
+                extra = d.empty("extra")
+            elif made == "event":
+                extra = d.event("extra")
+            elif made == "row":
+                extra = rows.take()
+                rows.give(extra)
+            elif made == "position":
+                extra = cursor.advance()
+        if extra is not None if asked == "is not None" else "extra" in dir():
+            s.synchronize()
+
+    return d
+
+
+@pytest.mark.parametrize("asked", ["is not None", "in dir()"])
+@pytest.mark.parametrize("made", ["tensor", "event", "row", "position"])
+def test_what_a_maybe_sets_tells_whether_it_ran(made: str, asked: str) -> None:
+    refused(set_in_a_maybe, "maybe 'new requests' changes 'extra'", made=made, asked=asked)
+
+
+def set_in_a_maybe_for_itself() -> fp.Design:
+    d = fp.Design("prefill alone")
+    h, x, s = d.pinned("h"), d.device("x"), d.stream("s")
+
+    @d.loop("t", stream=s)
+    def t() -> None:
+        h.write()
+        x.copy_(h, non_blocking=True)
+        with d.maybe("new requests"):
+            extra = d.empty("extra")
+            d.launch("w", writes=[extra])
+        s.synchronize()
+
+    return d
+
+
+def test_what_a_maybe_sets_for_itself_alone() -> None:
+    assert answered(set_in_a_maybe_for_itself) == (fp.PROVED, set())
+
+
+# ---------------------------------------------------------------- a request and its answer is no wait of a condition
+
+
+def asks_a_server(between: bool) -> fp.Design:
+    d = fp.Design("request")
+    gil, req, resp, h, asked = d.lock("GIL"), d.queue("req", 4), d.queue("resp", 4), d.pinned("h"), d.counter("asked")
+
+    @d.loop("worker", idle=True)
+    def worker() -> None:
+        with gil:
+            req.put()
+            if between:
+                asked.add()
+            with gil.released():
+                resp.get()  # the second answer never comes
+            h.write()
+
+    @d.script("server")
+    def server() -> None:
+        req.get()
+        resp.put()
+        if between:
+            asked.wait(3)
+
+    return d
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_who_sent_a_request_does_not_wait_for_work(between: bool) -> None:
+    answer = check(fp.program_of(asks_a_server, {"between": between}))
+    assert any("resp" in hang.partition(" - ")[0] for hang in answer.hangs), answer.hangs

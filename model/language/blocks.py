@@ -12,7 +12,7 @@ from fencepost.model import program as p
 from fencepost.model.language.errors import DesignError, fail, shown, text_of, user_frame
 from fencepost.model.language.fingerprints import Known, fingerprint
 from fencepost.model.language.purity import State
-from fencepost.model.language.tracer import CutRun, Frame, Life, user_frames
+from fencepost.model.language.tracer import CutRun, Frame, user_frames
 from fencepost.model.language.used_after import statements, used_after
 
 if TYPE_CHECKING:
@@ -137,9 +137,6 @@ class MaybeBlock:
                 continue
             object_ = frames[depth].f_locals[name]
             changed_inside = known is not None and known[0] == value[0] and not _plain(object_)
-            of = getattr(object_, "_life", None)
-            if isinstance(of, Life) and of.dead is not None:
-                continue  # its use will be refused
             if changed_inside or depth < len(frames) - 1 or self._block.uses(name):
                 self._changed(name)
         gone = [name for depth, name in self._before if depth == len(frames) - 1 and name not in frames[depth].f_locals]

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from fencepost.model import program as p
+from fencepost.model.idle import WAITING, WOKEN
 from fencepost.model.language.errors import Fixed, fail
 from fencepost.model.language.index import Key
 from fencepost.model.language.objects import Event, Stream, Tensor, _memory
@@ -297,12 +298,12 @@ class Sharing:
         if not isinstance(fifo, bool):
             fail(f"condition {name!r}: fifo={fifo!r}; it is True or False")
         if fifo and many > 1:
-            queue = self.queue(f"{name} waiting", capacity=many, item={str(k): () for k in range(many)})
+            queue = self.queue(name + WAITING, capacity=many, item={str(k): () for k in range(many)})
             return Condition(
-                self, name, lock, tuple((queue, self.queue(f"{name} woken {k}", capacity=1, item=())) for k in range(many)), True
+                self, name, lock, tuple((queue, self.queue(f"{name}{WOKEN} {k}", capacity=1, item=())) for k in range(many)), True
             )
         places = tuple(
-            tuple(self.queue(f"{name} {what}{'' if many == 1 else f' {k}'}", capacity=1, item=()) for what in ("waiting", "woken"))
+            tuple(self.queue(f"{name}{what}{'' if many == 1 else f' {k}'}", capacity=1, item=()) for what in (WAITING, WOKEN))
             for k in range(many)
         )
         return Condition(self, name, lock, places)
