@@ -384,7 +384,7 @@ def test_value_of_maybe(k: Kit) -> None:
             tensor = k.d.empty("tokens")
         k.d.launch("f", reads=[tensor])
 
-    k.refuses(body, "'tokens' is used after the end of maybe 'new', which may not have run")
+    k.refuses(body, "maybe 'new' changes 'tensor', and what follows uses it")
 
 
 def test_flag_set_in_maybe(k: Kit) -> None:
