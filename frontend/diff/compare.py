@@ -234,7 +234,7 @@ def _judge(
     declared = before is None and after.answer.expected is not None and bool(after.answer.matches)
     if declared:
         passed, lost = [*passed, *(f"{hazard.name}: declared" for hazard in lost)], []
-    if old is not None and new is not None and earlier is not None and earlier.matches and after.answer.matches:
+    if old is not None and new is not None and before is not None and earlier is not None and earlier.matches and after.answer.matches:
         # Refuted as declared on both sides, and what is declared has another name now: its memory was renamed.
         gone = [hazard.object for hazard in earlier.hazards if hazard.name == old.case.hazard and not _has(after.program, hazard.object)]
         instead = [one for one in lost if one.name == new.case.hazard and gone and not _has(before.program, one.object)]
