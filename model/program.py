@@ -65,6 +65,10 @@ class Span(Data, frozen=True):
     start: int
     stop: int
 
+    def narrowed(self, inner: Span) -> Span:
+        """A span of this span, counted as this one is; nothing of it lies behind this one's end."""
+        return Span(min(self.start + inner.start, self.stop), min(self.start + inner.stop, self.stop))
+
 
 class At(Data, frozen=True):
     """The part chosen by an index or a pool handle; two such parts are disjoint iff their indices differ."""

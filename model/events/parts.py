@@ -51,15 +51,10 @@ class EventKey(NamedTuple):
 Value = Union[Ref, EventKey, int]
 
 
-def within(outer: p.Span, inner: p.Span) -> p.Span:
-    """A span of a span, counted as the outer one is; nothing of it lies behind the outer one's end."""
-    return p.Span(min(outer.start + inner.start, outer.stop), min(outer.start + inner.stop, outer.stop))
-
-
 def narrowed(path: Path, piece: Piece) -> Path:
     """A part of the part `path`; a span of a span is one span, so that it can be compared with others of the buffer."""
     if path and isinstance(piece, p.Span) and isinstance(path[-1], p.Span):
-        return (*path[:-1], within(path[-1], piece))
+        return (*path[:-1], path[-1].narrowed(piece))
     return (*path, piece)
 
 
@@ -129,8 +124,8 @@ def cuts(program: p.Program) -> Cuts:
                     if isinstance(operation, (p.View, p.Put, p.CellSet)):
                         kept.add(operand.part)
     for _ in range(_NESTED if kept else 0):
-        spans |= {within(outer, inner) for outer in kept for inner in spans}
-        kept |= {within(outer, inner) for outer in kept for inner in kept}
+        spans |= {outer.narrowed(inner) for outer in kept for inner in spans}
+        kept |= {outer.narrowed(inner) for outer in kept for inner in kept}
     edges = {end for span in spans for end in (span.start, span.stop)}
     if edges and sizes:
         edges |= {0, *sizes}

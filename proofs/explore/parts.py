@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Union
 
 from fencepost.model import program as p
-from fencepost.model.events.parts import within
 
 _Part = Union[p.Span, str, None]
 """The span that a reference is narrowed to; `_WHOLE`; None: to some part, nobody knows where in it a further part lies."""
@@ -22,7 +21,7 @@ class Narrowed(dict[tuple[int, int], "p.Span | None"]):
         if not self or part is None or type(operand) is not p.Local or (t, operand.id) not in self:
             return part
         of = self[t, operand.id]
-        return within(of, part) if of is not None and type(part) is p.Span else None
+        return of.narrowed(part) if of is not None and type(part) is p.Span else None
 
 
 def narrowed(program: p.Program) -> Narrowed:
@@ -89,4 +88,4 @@ def _narrow(of: _Part, part: p.Part | None) -> _Part:
         return of
     if type(part) is not p.Span:
         return None
-    return part if of == _WHOLE else within(of, part) if isinstance(of, p.Span) else None
+    return part if of == _WHOLE else of.narrowed(part) if isinstance(of, p.Span) else None

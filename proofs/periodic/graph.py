@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from fencepost.model import effects as fx
 from fencepost.model import program as p
-from fencepost.model.events.parts import within
 from fencepost.model.names import Names
 from fencepost.model.operations import Context, lower
 from fencepost.model.platform import PLATFORMS, Platform
@@ -99,7 +98,7 @@ def _innermost(parts: tuple[p.Part, ...]) -> p.Part | None:
     for part in parts[1:]:
         if not isinstance(inner, p.Span) or not isinstance(part, p.Span):
             return p.Anything()
-        inner = within(inner, part)
+        inner = inner.narrowed(part)
     return inner
 
 
