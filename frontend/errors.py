@@ -47,13 +47,17 @@ def user_frame(trace: TracebackType | None, file: str | None = None) -> tuple[st
     return preferred or found or (inside if file is None else None)
 
 
+NOT_TEXT = "source code string cannot contain null bytes"
+"""What Python before 3.11.4 says in a ValueError, and later versions in a SyntaxError."""
+
+
 def one_line(error: BaseException, file: str | None = None) -> str:
     """`path:line: what went wrong`, for an exception that the user's code raised. `file`: the design's own file."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f"{relative(error.filename)}:{error.lineno or 0}: syntax error: {error.msg}"
     text = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, SyntaxError) and file is not None:  # not even text: the compiler names no place
-        return f"{relative(file)}: syntax error: {error.msg}"
+    if file is not None and (isinstance(error, SyntaxError) or text == NOT_TEXT):  # the compiler names no place
+        return f"{relative(file)}: syntax error: {text}"
     if not _ours(error) and not text.startswith(type(error).__name__):
         text = f"{type(error).__name__}: {text}"
     place = user_frame(error.__traceback__, file)

@@ -13,6 +13,9 @@ from fencepost.interrupts import keep_interrupts
 keep_interrupts()
 """
 
+FOREGROUND = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""Whoever starts the tests may have SIGINT ignored, which is inherited."""
+
 SWALLOWED = """
 def callback(phase, info):
     if phase == "start":
@@ -58,7 +61,7 @@ Other()
 @pytest.mark.parametrize("program", [SWALLOWED, HALF_MADE])
 def test_the_interrupt_arrives_and_nothing_else_is_said(program: str) -> None:
     """Both with nothing on standard error."""
-    done = subprocess.run([sys.executable, "-c", BEGIN + program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", FOREGROUND + BEGIN + program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
 
 
